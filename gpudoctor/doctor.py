@@ -44,6 +44,7 @@ OF_LOGS = ("xids", "memory-xids", "program-xids", "sxids", "adapter-init")
 
 # What explains why a user's command failed comes before all else that is wrong with the machine.
 OF_COMMAND = "command"
+WITHOUT_GPUS = "its settings give no GPU to this container, and nothing in it needs one"
 _LONGEST_REASON = 300
 
 Checks = dict[str, Check]
@@ -160,13 +161,18 @@ def _judge(taken: Snapshot, checks: Checks, run: Run | None = None) -> Report:
 def _diagnosed(facts: Facts, checks: Checks, run: Run) -> tuple[dict[str, Result], tuple[Diagnosis, ...]]:
     results: dict[str, Result] = {}
     findings = facts.found
+    idle: set[str] = set()
     for id, check in checks.items():
         blocker = None if id in OF_LOGS and facts.texts.all else _blocker(check, results, findings)
-        if blocker:
+        if not idle.isdisjoint((*check.needs, *check.explained_by)):
+            idle.add(id)
+            results[id] = Result(id, Status.SKIP, WITHOUT_GPUS, reason=Skip.NOT_APPLICABLE, area=check.area)
+        elif blocker:
             results[id] = Result(id, Status.BLOCKED, f"needs {blocker} to be healthy", blocked_by=blocker, area=check.area)
         else:
             results[id], found = run(check, facts)
             findings[id] = tuple(_with_problems_of_checks(finding, checks) for finding in found)
+            idle |= {id for finding in found if finding.without_gpus}
     return results, roots.diagnosis(findings, results, facts, lambda: _finders(checks))
 
 
@@ -250,10 +256,8 @@ def _summary(check: Check, facts: Facts) -> str:
 
 
 def _lost(facts: Facts) -> list[int]:
-    try:
-        return [gpu.index for gpu in facts.nvml.gpus if not gpu.is_reachable]
-    except Skip:
-        return []
+    none: list[int] = []
+    return known(lambda: [gpu.index for gpu in facts.nvml.gpus if not gpu.is_reachable], none)
 
 
 def _overall(results: Iterable[Result], facts: Facts) -> Status:
@@ -280,16 +284,15 @@ def _measured(checks: Checks, results: Mapping[str, Result], facts: Facts, taken
     every = [figure for each in figures.values() for figure in each]
     table = models(facts, every)
     left_alone = tuple(facts.measured.not_measured.values()) if runs and "plan" in taken.measured else ()
-    measured = facts.measured
     no_seconds: Mapping[str, float] = {}
     return Measurements(
         figures,
         table,
         runs,
-        measured.total_seconds,
+        facts.measured.total_seconds,
         left_alone,
         _with_baseline(facts, every),
-        dict(known(lambda: measured.spent, no_seconds)),
+        dict(known(lambda: facts.measured.spent, no_seconds)),
     )
 
 

@@ -76,7 +76,8 @@ class Fix:
     """One fix: a command to paste and the command that verifies it.
 
     `<name>` in a command is replaced by the evidence of that name (filling.py). `on` limits a fix to platforms ("debian", "rhel",
-    "arch", "suse", "other", "wsl2", "container", "host", "conda"); any of them is enough, and empty means everywhere. `engines`
+    "arch", "suse", "other", "wsl2", "container", "host", "conda"); any of them is enough, and empty means everywhere. A host is
+    also "vm", or "physical", and then "bmc" unless it is a laptop or a desktop. `engines`
     limits it to containers of these engines ("docker", "podman", "kubernetes"); fixes/engines.py has the differences of their
     commands. `started_by` limits it to programs that were started so ("login", "service", "slurm", "container").
 
@@ -228,7 +229,8 @@ class Finding:
     this one; if that was found too, this is shown as its effect. causes: ids of problems that may explain it, the likeliest
     first; a check's id means all of its problems. is_clue: it means nothing alone and is shown only if it explains something
     else. packages: the distributions whose installed version or build it is about. named: environment variables that a failed
-    program names: what is wrong with one of them explains the failure.
+    program names: what is wrong with one of them explains the failure. without_gpus: a note that there is no GPU here on purpose:
+    checks that need one do not apply.
     """
 
     problem: Problem
@@ -242,6 +244,7 @@ class Finding:
     is_clue: bool = False
     packages: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
+    without_gpus: bool = False
 
     @property
     def as_note(self) -> Finding:

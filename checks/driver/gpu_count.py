@@ -68,7 +68,7 @@ LOST = Problem(
         look(
             "If it recurs: reseat the card and power plugs; read the BMC's log",
             "sudo ipmitool sel list | tail",
-            on=("host",),
+            on=("physical",),
             root=True,
         ),
         ON_HOST,

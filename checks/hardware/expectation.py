@@ -40,7 +40,7 @@ GPUS = Problem(
     action=Action.REPLACE_HARDWARE,
     fixes=(
         look("Check which GPUs are on the bus", "lspci -d 10de: -nn", on=("host",), verify="nvidia-smi -L"),
-        look("Read the BMC's event log", "sudo ipmitool sel list | tail -n 30", on=("host",), root=True),
+        look("Read the BMC's event log", "sudo ipmitool sel list | tail -n 30", on=("bmc",), root=True),
         RETURN,
         CORRECT,
     ),
@@ -76,7 +76,7 @@ HOST = Problem(
     action=Action.REPLACE_HARDWARE,
     fixes=(
         look("Show processors and NUMA nodes, memory and file systems", "lscpu; free -h; df -h"),
-        look("Read the BMC's event log", "sudo ipmitool sel list | tail -n 30", on=("host",), root=True),
+        look("Read the BMC's event log", "sudo ipmitool sel list | tail -n 30", on=("bmc",), root=True),
         CORRECT,
     ),
 )

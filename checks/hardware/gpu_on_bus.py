@@ -28,7 +28,7 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.facts.pci import PciFunction
-from gpudoctor.fixes.common import look
+from gpudoctor.fixes.common import ASK_PROVIDER, look
 from gpudoctor.judging.driver.graphics_modes import SWITCHED_OFF, switched_off, without_power
 from gpudoctor.model import NEW_INITRAMFS, Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
 
@@ -41,7 +41,9 @@ NO_GPU = Problem(
     fixes=(
         look("Check on the host; start this container on a host that has a GPU", "nvidia-smi -L", on=("container",)),
         Fix(
-            "On a machine that should have one: reseat the card and its power cable, then check the bus", verify="lspci -d 10de:"
+            "On a machine that should have one: reseat the card and its power cable, then check the bus",
+            verify="lspci -d 10de:",
+            on=("physical",),
         ),
         Fix("In a virtual machine: choose an instance type with a GPU, or pass a GPU through", verify="lspci -d 10de:"),
         Fix("On a laptop: enable the dedicated GPU in the firmware, and hybrid graphics in the desktop settings"),
@@ -61,10 +63,12 @@ FALLEN_OFF = Problem(
             verify="nvidia-smi",
         ),
         look(
-            "If it recurs: reseat the card and power plugs, try another slot, read the BMC's log",
+            "Read the BMC's log",
             "sudo ipmitool sel list | tail",
+            on=("bmc",),
             root=True,
         ),
+        Fix("If it recurs: reseat the card and power plugs, try another slot", on=("physical",)),
     ),
     references=("https://github.com/NVIDIA/NVSentinel/issues/155",),
 )
@@ -78,6 +82,19 @@ STAY_AWAKE = Fix(
     reboot=True,
     undo=f"sudo rm /etc/modprobe.d/nvidia-idle.conf && {NEW_INITRAMFS}",
 )
+IN_VM = Fix(
+    "In a QEMU virtual machine, on its host: use OVMF instead of SeaBIOS, and enlarge its 64-bit window (libvirt: a qemu:arg in "
+    "the domain's XML; Proxmox: args in its configuration): -fw_cfg name=opt/ovmf/X-PciMmio64Mb,string=262144",
+)
+IN_VSPHERE = Fix(
+    "In vSphere, for the powered-off virtual machine: use EFI firmware, and set pciPassthru.use64bitMMIO=TRUE and "
+    "pciPassthru.64bitMMIOSizeGB to a power of two above the memory of all its GPUs"
+)
+IN_HYPER_V = Fix(
+    "On the Hyper-V host, for the stopped virtual machine: raise its window (Set-VM -HighMemoryMappedIoSpace) above the memory "
+    "of all its GPUs"
+)
+WINDOWS_OF_VMS = {"kvm": (IN_VM,), "unknown": (IN_VM,), "xen": (), "vmware": (IN_VSPHERE,), "hyper-v": (IN_HYPER_V,)}
 BIGGER_WINDOW = "pci=realloc"
 NO_ADDRESS = Problem(
     id="bar-not-assigned-above-4g",
@@ -92,6 +109,7 @@ NO_ADDRESS = Problem(
             needs=("reboot",),
             risk="disruptive",
             verify="nvidia-smi",
+            on=("physical",),
         ),
         Fix(
             "Let the kernel reassign the regions",
@@ -111,10 +129,7 @@ NO_ADDRESS = Problem(
             reboot=True,
             undo="sudo grubby --update-kernel=ALL --remove-args=pci=realloc",
         ),
-        Fix(
-            "In a QEMU virtual machine: use OVMF instead of SeaBIOS, and enlarge its window: "
-            "-fw_cfg name=opt/ovmf/X-PciMmio64Mb,string=262144"
-        ),
+        IN_VM,
     ),
     references=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/862",),
 )
@@ -226,13 +241,22 @@ def judge_gpu(facts: Facts, gpu: PciFunction) -> Iterator[Finding]:
 
 
 def address_space(facts: Facts, gpu: PciFunction) -> Iterator[Finding]:
-    others = facts.nvml.reaches_any
+    others, problem = facts.nvml.reaches_any, without_address(facts)
     if gpu.address in said_by_driver(facts, INVALID_REGION):
-        yield NO_ADDRESS.found(f"the driver reports that BAR1 of {gpu.address} is 0M @ 0x0", {"gpu": gpu.address}, partial=others)
+        yield problem.found(f"the driver reports that BAR1 of {gpu.address} is 0M @ 0x0", {"gpu": gpu.address}, partial=others)
     elif not gpu.bars:
         raise Unavailable(f"the address regions of {gpu.address} could not be read")
     elif gpu.framebuffer_bar[0] == 0:
-        yield NO_ADDRESS.found(f"{gpu.address} has no address for its framebuffer (BAR1)", {"gpu": gpu.address}, partial=others)
+        yield problem.found(f"{gpu.address} has no address for its framebuffer (BAR1)", {"gpu": gpu.address}, partial=others)
+
+
+def without_address(facts: Facts) -> Problem:
+    """In a virtual machine, no setting of the guest enlarges the window that its firmware got from the hypervisor."""
+    hypervisor = known(lambda: facts.system.hypervisor)
+    if hypervisor is None or facts.system.wsl:
+        return NO_ADDRESS
+    why = "The GPU's memory window does not fit into the address space that the hypervisor gave to this virtual machine."
+    return replace(NO_ADDRESS, why=why, action=Action.FIX_CONFIG, fixes=(*WINDOWS_OF_VMS.get(hypervisor, ()), ASK_PROVIDER))
 
 
 def fell_off_later(facts: Facts, gpu: PciFunction) -> bool:

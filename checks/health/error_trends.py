@@ -41,7 +41,7 @@ RISING = Problem(
     fixes=(
         look("Show the counters of memory and PCIe", "nvidia-smi -q -i <address> -d ECC,ROW_REMAPPER"),
         look("Show the error counters of the NVLinks", "nvidia-smi nvlink -e"),
-        Fix("Reseat the board, or have the GPU, the slot or the link tested, when the machine is free", on=("host",)),
+        Fix("Reseat the board, or have the GPU, the slot or the link tested, when the machine is free", on=("physical",)),
     ),
     references=("https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",),
 )

@@ -25,6 +25,7 @@ from dataclasses import replace
 
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.kernel_log import Sxid
 from gpudoctor.facts.known import known
 from gpudoctor.facts.xids import is_in_windows, log_span, xids_by_gpu
@@ -37,6 +38,9 @@ REFERENCES = ("https://github.com/leptonai/gpud/blob/4a8de33/components/accelera
 REPORT = report_to_vendor("If it comes back: collect NVIDIA's report for vendor support")
 HOST = ASK_OWNER
 
+EITHER_END = (
+    "The GPU at the other end of the link reports it, too: either of the two, or the board between them, can be at fault."
+)
 FATAL = Problem(
     id="nvswitch-error",
     title="An NVSwitch reported a fatal error",
@@ -100,6 +104,7 @@ def judge_switch(facts: Facts, sxids: list[Sxid]) -> Iterator[Finding]:
         boots = sum(any(is_same(sxid, fatal) for sxid in boot) for boot in facts.kernel_log.earlier_sxids)
         problem, again = history.of_switch(FATAL, boots)
         message = words(fatal) + again + (f"; the other end: {'; '.join(ends)}" if ends else "")
+        problem = replace(problem, why=f"{problem.why} {EITHER_END}") if ends else problem
         yield problem.found(message, {**evidence(fatal), **({"other_ends": ends} if ends else {})})
     elif risky:
         yield NON_FATAL.found(words(risky), evidence(risky))
@@ -122,8 +127,24 @@ def other_ends(facts: Facts) -> list[str]:
     """The GPUs that reported a lost link, with the link; if none did, those with a link that NVML reports as down."""
     lost = {gpu.name: [LINK.search(xid.text) for xid in gpu.all if xid.code == 74] for gpu in xids_by_gpu(facts)}
     reported = {name: sorted({int(match[1]) for match in matches if match}) for name, matches in lost.items() if matches}
-    lost_links = reported or down(facts)
-    return [", link ".join(filter(None, (name, ", ".join(map(str, numbers))))) for name, numbers in lost_links.items()]
+    is_down = down(facts)
+    lost_links = reported or is_down
+    xid = " (Xid 74)" if reported else ""
+    return [
+        ", link ".join(filter(None, (name, ", ".join(map(str, numbers))))) + xid + counted(facts, name)
+        for name, numbers in lost_links.items()
+    ]
+
+
+def counted(facts: Facts, name: str) -> str:
+    """How many links of a GPU are up, if some are not."""
+    links = known(lambda: next(gpu.nvlinks for gpu in facts.nvml.reachable.values() if name_of(gpu) == name), ())
+    active = sum(link.active for link in links)
+    return f", {active} of {len(links)} links up" if active < len(links) else ""
+
+
+def name_of(gpu: Gpu) -> str:
+    return f"GPU {gpu.index} ({gpu.bus_id.rpartition('.')[0] or gpu.bus_id})"
 
 
 def down(facts: Facts) -> dict[str, list[int]]:

@@ -29,7 +29,7 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
-from gpudoctor.fixes.common import BMC_ON_POWER, FANS, airflow, look
+from gpudoctor.fixes.common import BMC, BMC_ON_POWER, FANS, PHYSICAL, airflow, look
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, for_each
 
 HEADER = "https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h"
@@ -37,8 +37,14 @@ HARDWARE, SOFTWARE_THERMAL, HARDWARE_THERMAL, POWER_BRAKE = 0x8, 0x20, 0x40, 0x8
 
 LOOK = "nvidia-smi -q -i <address> -d PERFORMANCE,TEMPERATURE,CLOCK"
 COOL = airflow(LOOK)
+OF_LAPTOP = Fix(
+    "Let it cool: clean its vents and fans, put it on a hard surface, plug it in, and choose the firmware's performance mode",
+    verify=LOOK,
+)
 AIRFLOW = Fix(
-    "Blow air through the board, which has no fan: server fans, or in a desktop case a blower with a shroud", verify=LOOK
+    "Blow air through the board, which has no fan: server fans, or in a desktop case a blower with a shroud",
+    verify=LOOK,
+    on=(*PHYSICAL, "container", "wsl2"),
 )
 FANS = FANS
 STILL = (
@@ -61,8 +67,15 @@ BRAKE = Problem(
     action=Action.REPLACE_HARDWARE,
     fixes=(
         BMC_ON_POWER,
-        Fix("Check the power supplies, their redundancy and every power plug of the board; replace failed parts", verify=LOOK),
-        Fix("If the server does not list this GPU as supported: set its thermal and power profile in the BMC"),
+        Fix(
+            "Check the power supplies, their redundancy and every power plug of the board; replace failed parts",
+            verify=LOOK,
+            on=(*PHYSICAL, "container", "wsl2"),
+        ),
+        Fix(
+            "If the server does not list this GPU as supported: set its thermal and power profile in the BMC",
+            on=(*BMC, "container"),
+        ),
     ),
     references=(
         HEADER,
@@ -177,6 +190,8 @@ def found(problem: Problem, gpu: Gpu, words: str, confidence: Confidence = Confi
     elif problem in HOT and is_passive(gpu):
         words += "; the board has no fan"
         problem = replace(problem, fixes=(AIRFLOW, *problem.fixes))
+    if "Laptop" in gpu.name:
+        problem = replace(problem, fixes=tuple(OF_LAPTOP if fix is COOL else fix for fix in problem.fixes))
     if "lower_watts" not in evidence:
         problem = replace(problem, fixes=tuple(TO_CHOOSE if fix is LESS_POWER else fix for fix in problem.fixes))
     return problem.found(f"GPU {gpu.index}: {words}", evidence, gpu.index, confidence)

@@ -65,7 +65,9 @@ NVLINK = problem(
     RESET_ALL,
     replace(REBOOT, verify=LINKS),
     look(
-        "If it comes back on the same link: reseat the bridge or board, or have it replaced", "nvidia-smi nvlink -e", on=("host",)
+        "If it comes back on the same link: reseat the bridge or board, or have it replaced",
+        "nvidia-smi nvlink -e",
+        on=("physical",),
     ),
 )
 OWN = {
@@ -120,7 +122,10 @@ OWN = {
         "The driver cannot reach it over PCIe. Possible causes: heat, too little power, a loose card or plug, a failing board.",
         replace(REBOOT, title="Reboot"),
         POWER_OFF,
-        Fix("If it comes back: reseat card and power plugs, update the mainboard's firmware, replace a weak PSU", on=("host",)),
+        Fix(
+            "If it comes back: reseat card and power plugs, update the mainboard's firmware, replace a weak PSU",
+            on=("physical",),
+        ),
         Fix(
             "To find out whether power is the cause: limit the clocks",
             "sudo nvidia-smi -lgc 300,1500",

@@ -25,6 +25,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from packaging.requirements import Requirement
 from packaging.version import Version
@@ -82,6 +83,15 @@ PINNED = Fix(
     verify=SHOW,
     kind="install",
 )
+
+BOTH = Fix(
+    "Install the cuDNN that PyTorch requires, and a CTranslate2 that works with it: the old one would lose its cuDNN 8",
+    "<python> -m pip install --upgrade <requirement> 'ctranslate2>=4.5'",
+    needs=("network",),
+    verify=SHOW,
+    kind="install",
+)
+OLDER_TORCH = Fix("If CTranslate2 must stay: give it an environment of its own, with cuDNN 8")
 
 NOT_AS_NEEDED = Problem(
     id="cudnn-not-what-torch-needs",
@@ -169,12 +179,24 @@ def wheel(facts: Facts, torch: Package, pin: Requirement, package: Package | Non
     installed = Version(package.version)
     evidence["installed"] = package.version
     if installed.major != wanted.major or installed.release[:2] < wanted.release[:2]:
-        yield NOT_AS_NEEDED.found(f"{what}; {installed} is installed", evidence, packages=about)
+        yield not_as_needed(facts, wanted, installed, f"{what}; {installed} is installed", evidence, about)
     elif installed >= FIRST_WITHOUT_VOLTA > wanted:
         refused = list(for_each(facts.nvml.gpus, lambda gpu: too_new(gpu, installed, evidence)))
         yield from refused or [NEWER.found(f"{what}; {installed} is installed", evidence, packages=about)]
     elif installed.release[:2] > wanted.release[:2]:
         yield NEWER.found(f"{what}; {installed} is installed", evidence, packages=about)
+
+
+def not_as_needed(
+    facts: Facts, wanted: Version, installed: Version, words: str, evidence: dict[str, str], about: tuple[str, ...]
+) -> Finding:
+    """If an old CTranslate2 needs the installed cuDNN, both packages change together: PyTorch's cuDNN alone would break it."""
+    other = facts.python.package("ctranslate2")
+    if other and Version(other.version) < FIRST_CTRANSLATE2_WITH_9 and (installed.major, wanted.major) == (8, 9):
+        problem = replace(NOT_AS_NEEDED, fixes=(BOTH, *NOT_AS_NEEDED.fixes[1:], OLDER_TORCH))
+        evidence["ctranslate2"] = other.version
+        return problem.found(f"{words}, which ctranslate2 {other.version} needs", evidence, packages=(*about, "ctranslate2"))
+    return NOT_AS_NEEDED.found(words, evidence, packages=about)
 
 
 def too_new(gpu: Gpu, installed: Version, evidence: dict[str, str]) -> Iterator[Finding]:

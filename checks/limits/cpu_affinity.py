@@ -20,10 +20,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
+from gpudoctor.facts.launcher import CONTAINER, LOGIN, SERVICE, SLURM
+from gpudoctor.fixes.engines import BY_COMMAND, POD
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
 
 MANY = 4
 CPUS_PER_GPU = 2
+WANTED_PER_GPU = 8
 
 NARROW = Problem(
     id="cpu-affinity-narrow",
@@ -32,10 +36,40 @@ NARROW = Problem(
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        Fix("Allow this shell and its children to use all CPUs", "taskset -apc 0-<last> $$", verify="nproc", where="shell"),
         Fix(
-            "If that is refused: start the container with more --cpuset-cpus, or ask Slurm for more --cpus-per-task",
+            "Request more CPUs for each task of the Slurm job (sbatch has this option, too)",
+            "srun --cpus-per-task=<job_cpus> <program>",
             verify="nproc",
+            started_by=(SLURM,),
+        ),
+        Fix(
+            "Start the container again with more CPUs",
+            "<docker> run --rm <all_gpus> --cpuset-cpus=0-<last> <image>",
+            "disruptive",
+            verify="nproc",
+            on=("container",),
+            engines=BY_COMMAND,
+            started_by=(CONTAINER,),
+        ),
+        Fix(
+            "Request more CPUs for the pod; with the CPU manager's static policy they are its own (resources.limits.cpu)",
+            verify="nproc",
+            on=("container",),
+            engines=POD,
+            started_by=(CONTAINER,),
+        ),
+        Fix(
+            "Find where the service's unit limits its CPUs, and remove that",
+            "systemctl show <unit> -p CPUAffinity -p AllowedCPUs",
+            kind="read",
+            started_by=(SERVICE,),
+        ),
+        Fix(
+            "Allow this shell and its children to use all CPUs",
+            "taskset -apc 0-<last> $$",
+            verify="nproc",
+            where="shell",
+            started_by=(LOGIN,),
         ),
     ),
 )
@@ -50,7 +84,9 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 
 def found(facts: Facts, words: str) -> Finding:
-    return NARROW.found(words, {"cpus": list(facts.limits.cpus), "last": facts.limits.cpu_count - 1})
+    every, gpus = facts.limits.cpu_count, known(lambda: facts.nvml.count) or 1
+    wanted = max(CPUS_PER_GPU, min(every, WANTED_PER_GPU * gpus))
+    return NARROW.found(words, {"cpus": list(facts.limits.cpus), "last": every - 1, "job_cpus": wanted})
 
 
 def summary(facts: Facts) -> str:

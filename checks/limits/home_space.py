@@ -18,6 +18,7 @@ https://man7.org/linux/man-pages/man3/statvfs.3.html
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.fixes.common import look
@@ -26,6 +27,11 @@ from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 LEAST_BYTES = 256 << 20
 MIB = 1 << 20
 
+NO_INODES = look(
+    "Find the folders with the most files, and delete or pack what is not needed (caches first)",
+    'du --inodes -x "$HOME" 2>/dev/null | sort -n | tail -n 20',
+    verify='df -i "$HOME"',
+)
 FULL = Problem(
     id="home-folder-full",
     title="The home folder has no room for caches and models",
@@ -57,7 +63,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if not home.writable:
         raise Skip("this user does not write into the home folder", Skip.NOT_APPLICABLE)
     if home.free_files == 0:
-        yield FULL.found("all inodes of the file system of HOME are used: no new file can be created", {"free_inodes": 0})
+        problem = replace(FULL, fixes=(NO_INODES, *FULL.fixes[1:]))
+        yield problem.found("all inodes of the file system of HOME are used: no new file can be created", {"free_inodes": 0})
     elif home.free_bytes < LEAST_BYTES:
         yield FULL.found(f"{home.free_bytes // MIB} MiB are free in HOME", {"free_mib": home.free_bytes // MIB})
 

@@ -62,7 +62,7 @@ LOW_LINK = Problem(
             risk="disruptive",
             needs=("reboot",),
             verify=AGAIN,
-            on=("host", "wsl2"),
+            on=("physical", "wsl2"),
         ),
         Fix("Ask the owner of the host: the slot cannot be repaired from inside a container", verify=AGAIN, on=("container",)),
     ),

@@ -60,7 +60,7 @@ DOWN = Problem(
             "If the same link stays down: reseat the bridge or the baseboard, then have it replaced",
             risk="disruptive",
             verify=LOOK,
-            on=("host",),
+            on=("physical",),
         ),
         HOST,
     ),

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
@@ -62,12 +63,25 @@ DOWNGRADED = Problem(
             "If it does not help: switch off, reseat the card, clean its contacts, remove the riser",
             risk="disruptive",
             verify=LOOK,
-            on=("host",),
+            on=("physical",),
         ),
         WINDOWS,
         HOST,
     ),
     references=(HEALTH_CHECKS,),
+)
+
+# A failed link training leaves no errors behind: with errors, a reboot only interrupts work.
+BAD_CONTACT = (
+    Fix(
+        "Switch off, reseat the card, clean its contacts, replace or remove the riser: errors with lost lanes mean bad contacts",
+        risk="disruptive",
+        verify=LOOK,
+        on=("physical",),
+    ),
+    Fix("If the same slot loses lanes with another card, too: have the board or its riser replaced", on=("physical",)),
+    WINDOWS,
+    HOST,
 )
 
 NARROW_SLOT = Problem(
@@ -88,7 +102,7 @@ NARROW_SLOT = Problem(
             "the firmware",
             risk="disruptive",
             verify=LOOK,
-            on=("host",),
+            on=("physical",),
         ),
         HOST,
     ),
@@ -109,12 +123,17 @@ LOW_GENERATION = Problem(
             needs=("reboot",),
             risk="disruptive",
             verify=LOOK,
-            on=("host",),
+            on=("physical",),
         ),
         WINDOWS,
         HOST,
     ),
     references=("https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h",),
+)
+
+IN_LAPTOP = (
+    LOW_GENERATION.fixes[0],
+    Fix("Plug the laptop in, disable PCIe power saving (ASPM) in its firmware, and update the firmware", verify=LOOK),
 )
 
 
@@ -126,13 +145,15 @@ def judge(facts: Facts) -> Iterator[Finding]:
 def judge_width(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
     if has_lost_lanes(facts, gpu):
         possible = possible_width(facts, gpu)
-        yield DOWNGRADED.found(
+        errors = link_errors(facts, gpu)
+        problem = replace(DOWNGRADED, action=Action.FIX_CONFIG, fixes=BAD_CONTACT) if any(errors.values()) else DOWNGRADED
+        yield problem.found(
             f"GPU {gpu.index} has x{gpu.pcie_width} of x{possible} lanes{errors_in_words(facts, gpu)}",
             {
                 "link": gpu.bus_id,
                 "lanes": gpu.pcie_width,
                 "possible_lanes": possible,
-                **link_errors(facts, gpu),
+                **errors,
                 **kernel_line(facts, gpu.bus_id),
             },
             gpu=gpu.index,
@@ -160,7 +181,8 @@ def judge_generation(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
         words = f"GPU {gpu.index} is {busy} % busy in P0, but its link runs at generation {current} of {maximum}"
         evidence = {"link": gpu.bus_id, "generation": current, "possible_generation": maximum, "busy_percent": busy}
         errors = "" if has_lost_lanes(facts, gpu) else errors_in_words(facts, gpu)
-        yield LOW_GENERATION.found(words + errors, {**evidence, **link_errors(facts, gpu)}, gpu=gpu.index)
+        problem = replace(LOW_GENERATION, fixes=IN_LAPTOP) if MOBILE.search(gpu.name) else LOW_GENERATION
+        yield problem.found(words + errors, {**evidence, **link_errors(facts, gpu)}, gpu=gpu.index)
 
 
 def errors_in_words(facts: Facts, gpu: Gpu) -> str:

@@ -20,10 +20,12 @@ https://github.com/NVIDIA/go-nvml/blob/2f9e261/gen/nvml/nvml.h
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
+from gpudoctor.facts.launcher import CONTAINER, LOGIN, SERVICE, SLURM
 from gpudoctor.fixes.common import look
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
@@ -37,9 +39,16 @@ FAR = Problem(
     status=Status.WARN,
     fixes=(
         Fix(
+            "Request CPUs near the GPUs from Slurm (sbatch has this option, too)",
+            "srun --gres-flags=enforce-binding <program>",
+            verify=LOOK,
+            started_by=(SLURM,),
+        ),
+        Fix(
             "Run the job for these GPUs on their node (COMMAND: the job)",
             "numactl --cpunodebind=<node> --membind=<node> <program>",
             verify=LOOK,
+            started_by=(LOGIN, SERVICE, CONTAINER),
         ),
         Fix(
             "Remove the restriction: taskset, cpuset of the container (--cpuset-cpus), Slurm's --cpu-bind",
@@ -115,7 +124,8 @@ def judge_near(facts: Facts) -> Iterator[Finding]:
     if far:
         indices = ", ".join(str(gpu.index) for gpu in far)
         words = f"this process may use {len(allowed)} of {facts.limits.cpu_count} CPUs, none of them near GPU {indices}"
-        yield FAR.found(words, {"gpus": indices, "node": node_of(facts, far[0]), "cpus": len(allowed)})
+        found = FAR.found(words, {"gpus": indices, "node": node_of(facts, far[0]), "cpus": len(allowed)})
+        yield replace(found, because="cpu-affinity-narrow")
 
 
 def visible(facts: Facts) -> list[Gpu]:

@@ -31,8 +31,8 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
-from gpudoctor.facts.packages import CondaPackage
-from gpudoctor.judging.python import other_torch, torch_builds
+from gpudoctor.judging.containers.access import is_without_gpus_on_purpose
+from gpudoctor.judging.python import gpu_packages, other_torch, torch_builds
 from gpudoctor.judging.python.torch_builds import INDEX
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
 
@@ -102,34 +102,14 @@ MISSING_ARCHITECTURE = Problem(
     references=(RELEASES,),
 )
 
-# Packages that are built for CUDA according to their names; RAPIDS is installed with CuPy and Numba.
-BUILT_FOR_CUDA = re.compile(
-    r"""
-    cupy-cuda\d+x?
-    | jax-cuda\d+-plugin
-    | numba-cuda
-    | (?:cudf|cuml|cugraph)-cu\d+
-    | paddlepaddle-gpu
-    | mxnet-cu\d+
-    | nvidia-dali-cuda\d+
-    """,
-    re.VERBOSE,
-)
-# Useless with a CPU-only PyTorch; Triton is installed only with GPU builds.
-NEED_TORCH_WITH_CUDA = (
-    *("vllm", "sglang", "sgl-kernel", "lmdeploy", "lightllm", "xformers", "flash-attn", "flash-attn-3", "bitsandbytes", "apex"),
-    *("unsloth", "deepspeed", "mamba-ssm", "causal-conv1d", "sageattention", "flashinfer-python", "liger-kernel", "triton"),
-    *("auto-gptq", "gptqmodel", "autoawq", "autoawq-kernels", "exllamav2", "nvdiffrast", "gsplat", "tinycudann"),
-    *("torch-tensorrt", "transformer-engine", "transformer-engine-torch"),
-)
-COMPANIONS = ("torchvision", "torchaudio", "torch-scatter", "torch-sparse", "torch-cluster", "pyg-lib", "fbgemm-gpu", "dgl")
-
 
 def judge(facts: Facts) -> Iterator[Finding]:
     if facts.python.package("torch") is None:
         raise Skip("PyTorch is not installed in this Python")
     if not facts.nvml.reaches_any and not facts.pci.gpus and not facts.system.wsl:
         raise Skip("no NVIDIA GPU found")
+    if is_without_gpus_on_purpose(facts):
+        raise Skip("this container has no GPU by its settings, and PyTorch is a build for CPUs", Skip.NOT_APPLICABLE)
     if facts.python.torch_cuda is None:
         yield cpu_only(facts)
         return
@@ -141,38 +121,11 @@ def cpu_only(facts: Facts) -> Finding:
     version = facts.python.torch_version or ""
     evidence = {"installed": version, **torch_builds.replacement(facts, version)}
     problem, words = fitting(CPU_ONLY, facts, evidence), f"torch {version} is built without CUDA"
-    other = None if facts.texts.alone or needing_torch(facts) else on_gpu(facts)
+    other = None if facts.texts.alone or gpu_packages.needing_torch(facts) else gpu_packages.on_gpu(facts)
     if other is None:
         return problem.found(words, evidence, packages=("torch",))
     may_be_meant = replace(problem, status=Status.WARN, latent=True, fixes=(MEANT, *problem.fixes))
     return may_be_meant.found(f"{words}; {other} is installed for the GPU", {**evidence, "beside": other}, packages=("torch",))
-
-
-def on_gpu(facts: Facts) -> str | None:
-    """Another framework that was installed for the GPU."""
-    by_name = next((name for name in facts.python.packages if BUILT_FOR_CUDA.fullmatch(name)), None)
-    if by_name:
-        return by_name
-    conda: Mapping[str, CondaPackage] = known(lambda: facts.python.conda_packages, {})
-    of_conda = next((name for name in ("jaxlib", "tensorflow") if name in conda and "cuda" in conda[name].build), None)
-    jaxlib = facts.python.package("jaxlib")
-    if of_conda or (jaxlib and "cuda" in jaxlib.version):
-        return of_conda or "jaxlib"
-    if "cupy" in conda or "cupy-core" in conda:
-        return "cupy"
-    return "tensorflow" if _is_tensorflow_with_cuda(facts) else None
-
-
-def _is_tensorflow_with_cuda(facts: Facts) -> bool:
-    """tensorflow[and-cuda]: neither plain TensorFlow nor a CPU-only PyTorch installs NVIDIA's wheels."""
-    wheels = any(re.fullmatch(r"nvidia-cudnn-cu\d+", name) for name in facts.python.packages)
-    return facts.python.package("tensorflow") is not None and wheels
-
-
-def needing_torch(facts: Facts) -> str | None:
-    """An installed package that needs PyTorch on the GPU."""
-    of_cuda = (name for name in COMPANIONS if (package := facts.python.package(name)) and "cu1" in package.version)
-    return next((name for name in NEED_TORCH_WITH_CUDA if facts.python.package(name)), None) or next(of_cuda, None)
 
 
 def fitting(problem: Problem, facts: Facts, evidence: Mapping[str, Any]) -> Problem:

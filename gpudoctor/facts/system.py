@@ -42,6 +42,13 @@ HYPERVISORS = (
     ("Bochs", "kvm"),
     ("Nutanix", "kvm"),
 )
+# SMBIOS 3.7, table 17: portable, laptop, notebook, handheld, all in one, sub-notebook, tablet, convertible, detachable, mini PC.
+PERSONAL_CHASSIS = ("8", "9", "10", "11", "13", "14", "30", "31", "32", "35")
+# Boards of desktops carry the chipset in their name. Boards of workstations (Pro WS, WRX80) have a BMC.
+PERSONAL = re.compile(
+    r"\b(?:(?:A[356]2|B[3-8][56]|H[3-8][17]|X[3-8]7|Z[3-9][79])0[EMI]?|ROG|TUF|AORUS|OptiPlex|XPS|Inspiron|Alienware|ThinkPad|"
+    r"ThinkCentre|IdeaPad|Legion|OMEN|Pavilion|EliteDesk|EliteBook|ZBook)\b"
+)
 
 
 @dataclass(frozen=True)
@@ -136,6 +143,12 @@ class System(Guarded):
         return memory_mib(self._replies.value("file:/proc/meminfo"))
 
     @cached_property
+    def huge_pages(self) -> dict[str, int]:
+        """Counts of /proc/meminfo, of the default size: Total, Free, Rsvd (free, but promised to a program), Surp."""
+        text = self._replies.value("file:/proc/meminfo")
+        return {name: int(count) for name, count in re.findall(r"^HugePages_(\w+): +(\d+)$", text, re.MULTILINE)}
+
+    @cached_property
     def overcommit_mode(self) -> int | None:
         """vm.overcommit_memory: 0, 1 or 2 (strict); None if it is unknown, as in snapshots of older versions."""
         try:
@@ -213,18 +226,28 @@ class System(Guarded):
 
     @cached_property
     def platform(self) -> tuple[str, ...]:
-        """The tags that can limit a Fix: windows; or family (for a text that shows none, every family), wsl2, container or host;
-        conda."""
+        """The tags that can limit a Fix: windows; or family (for a text that shows none, every family), wsl2, container or host
+        (with what it runs on); conda."""
         conda = ("conda",) if known(lambda: self._is_conda) else ()
         if Shown(self._replies).is_windows:
             return ("windows", *conda)
         places = [
             name for name, here in (("wsl2", lambda: self.wsl == 2), ("container", lambda: self.is_container)) if known(here)
-        ]
+        ] or ["host", *self._hardware]
         asked = self._replies.starting_with("file:/etc/os-release")
         families = (known(lambda: self.family) or "other",) if asked else self._shown_families() or tuple(FAMILIES)
         families += ("other",) if families == ("nixos",) else ()  # fixes without a command for NixOS use that of "other"
-        return (*families, *(places or ["host"]), *conda)
+        return (*families, *places, *conda)
+
+    @property
+    def _hardware(self) -> tuple[str, ...]:
+        """vm; or physical, as far as known, and bmc unless it is a laptop or a desktop board, which have no such controller."""
+        if known(lambda: self.hypervisor):
+            return ("vm",)
+        chassis = known(lambda: self._replies.file("/sys/class/dmi/id/chassis_type")) or ""
+        product = known(lambda: self._replies.file("/sys/class/dmi/id/product_name")) or ""
+        is_personal = chassis.strip() in PERSONAL_CHASSIS or bool(PERSONAL.search(product))
+        return ("physical",) if is_personal else ("physical", "bmc")
 
     def _shown_families(self) -> tuple[str, ...]:
         kernel = "" if known(lambda: self.is_container, True) else known(lambda: self.kernel, "")

@@ -12,10 +12,11 @@ from typing import Any
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
-from gpudoctor.facts.launcher import launcher
+from gpudoctor.facts.launcher import SLURM, launcher
 from gpudoctor.facts.overview import readable
 from gpudoctor.filling import word
-from gpudoctor.fixes import available, clusters, driver, engines, environment, images, kernels, packages, windows, yum
+from gpudoctor.fixes import available, clusters, driver, engines, environment, images, kernels, packages, permanent, windows, yum
+from gpudoctor.fixes.common import ASK_PROVIDER
 from gpudoctor.fixes.distribution import Distribution, distribution
 from gpudoctor.fixes.environment import Environment
 from gpudoctor.model import Fix
@@ -40,6 +41,10 @@ ON_THE_HOST = Fix(
     kind="manual",
     where="host",
 )
+ASK_ADMINISTRATORS = Fix(
+    "On a shared node of Slurm: ask the cluster's administrators to drain the node and repair it. What follows is for them: "
+    "it ends the jobs there"
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class FixContext:
     engine: str | None = None  # of the container that gpudoctor runs in
     started_by: str = ""  # what started the program; "" if not known
     cluster: str = ""  # k3s, rke2, microk8s, k0s or crio
+    set_in: Callable[[str], tuple[str, ...]] = lambda name: ()  # where a variable is set, such as "/etc/profile.d/a.sh:3"
 
 
 def context(facts: Facts) -> FixContext:
@@ -64,6 +70,7 @@ def context(facts: Facts) -> FixContext:
         known(lambda: facts.container.engine, None) or engines.of_text(facts),
         launcher(facts.replies).kind,
         clusters.kubernetes(facts),
+        lambda name: known(lambda: facts.environment.set_in(name), ()),
     )
 
 
@@ -78,13 +85,27 @@ def fitting(fixes: tuple[Fix, ...], where: FixContext, evidence: Mapping[str, An
     kernel = where.machine.kernel or word(str(values.get("kernel") or values.get("kernel_too") or "")) or ""
     translated = list(clusters.spoken(kernels.spoken(translated, where.machine, kernel), where.cluster))
     there = images.spoken(available.installable(translated, where.machine), where.machine)
-    suited = [fix.shown for fix in yum.spoken(there, where.machine)]
+    spoken = yum.spoken(there, where.machine)
+    suited = [fix.shown for fix in (spoken if "file" in evidence else permanent.also_where_set(spoken, where.set_in))]
     if "windows" in where.platform:
         return tuple(one for fix in suited for one in windows.translated(fix))
     if "container" not in where.platform:
-        return tuple(replace(fix, where="here") if fix.where == "host" else fix for fix in suited)
+        here = tuple(replace(fix, where="here") if fix.where == "host" else fix for fix in suited)
+        return (*_asked_of_administrators(here, where), *here, *_asked_of_provider(fixes, where))
     inside = [_in_container(fix, values) for fix in suited if "reboot" not in fix.needs]
     return (*inside, *(ON_THE_HOST for _ in suited[:1] if len(inside) < len(suited)))
+
+
+def _asked_of_administrators(fixes: tuple[Fix, ...], where: FixContext) -> tuple[Fix, ...]:
+    """In a job of Slurm, whose node is not the user's: before a fix that would end every job there."""
+    ends_jobs = any({"reboot", "drain"} & set(fix.needs) for fix in fixes[:1])
+    return (ASK_ADMINISTRATORS,) if where.started_by == SLURM and ends_jobs else ()
+
+
+def _asked_of_provider(fixes: tuple[Fix, ...], where: FixContext) -> tuple[Fix, ...]:
+    """In a virtual machine: what takes the place of work on the hardware."""
+    is_dropped = "vm" in where.platform and any({"physical", "bmc"} & set(fix.on) for fix in fixes)
+    return (replace(ASK_PROVIDER, on=()),) if is_dropped and ASK_PROVIDER not in fixes else ()
 
 
 def _made(fixes: Iterable[Fix], where: FixContext, values: Mapping[str, Any]) -> Iterator[Fix]:

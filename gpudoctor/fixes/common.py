@@ -12,6 +12,7 @@ APT_DRIVER = (
     '?installed?name("^(lib)?nvidia-|^cuda-drivers|^libcuda1")?not(?name("container|docker|^nvidia-cuda-|profiler|opencl-dev"))'
 )
 HOST, ROOT = ("host",), ("root",)
+PHYSICAL, BMC = ("physical",), ("bmc",)  # somebody can touch its boards; it has a controller that ipmitool talks to
 BY_HAND: Mapping[str, Kind] = {"nixos": "set", "other": "manual"}
 
 
@@ -20,13 +21,18 @@ def look(title: str, command: str, verify: str = "", on: tuple[str, ...] = (), r
     return Fix(title, command, needs=ROOT * root, verify=verify, on=on, kind="read", where=where)
 
 
-FANS = look("In a server: look for failed fans", "sudo ipmitool sdr type Fan; sudo ipmitool sel list | tail", on=HOST, root=True)
+FANS = look("In a server: look for failed fans", "sudo ipmitool sdr type Fan; sudo ipmitool sel list | tail", on=BMC, root=True)
 BMC_ON_POWER = look(
     "Read the BMC's sensors and event log about power",
     "sudo ipmitool sel list | tail -n 30; sudo ipmitool sdr type 'Power Supply'",
+    on=BMC,
     root=True,
 )
 ASK_OWNER = Fix("Ask the owner of the host: this cannot be repaired from inside a container", on=("container",))
+ASK_PROVIDER = Fix(
+    "Ask the provider, or whoever runs the hypervisor: hardware and firmware cannot be repaired from inside a virtual machine",
+    on=("vm",),
+)
 ASK_OWNER_OF_GPU = Fix("Ask the owner of the host: this cannot be done from inside a container", on=("container", "wsl2"))
 NEWER_DRIVER = Fix("Install a newer driver, then reboot", needs=("root", "reboot"), verify="nvidia-smi", recipe="driver")
 SLOWED_LAUNCHES = look("Look for variables that slow down kernel launches", "env | grep -E 'CUDA_|NSIGHT|PROFILE'")
@@ -67,7 +73,8 @@ def reboot(title: str = "Reboot", verify: str = "") -> Fix:
 
 
 def airflow(verify: str) -> Fix:
-    return Fix("Improve airflow: check dust, fans, neighbouring cards, room and rack temperature", verify=verify)
+    title = "Improve airflow: check dust, fans, neighbouring cards, room and rack temperature"
+    return Fix(title, verify=verify, on=(*PHYSICAL, "container", "wsl2"))
 
 
 def power_off(title: str, verify: str = "", needs: tuple[str, ...] = ROOT) -> Fix:

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.container_start import Start
+from gpudoctor.facts.known import known
 from gpudoctor.fixes import engines
 from gpudoctor.fixes.common import look
 from gpudoctor.judging.containers import pod_runtime
+from gpudoctor.judging.python import gpu_packages
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Skip
 
 SMI = "nvidia-smi -L"
@@ -184,11 +186,29 @@ USERNS = Problem(
 )
 
 
+def is_without_gpus_on_purpose(facts: Facts) -> bool:
+    """Whether the container's setting hides all GPUs and its PyTorch is a build for CPUs, and nothing else wants a GPU.
+
+    An empty value is not a decision: an unset variable of a compose file gives it, too.
+    """
+    visible = known(lambda: facts.environment.get("NVIDIA_VISIBLE_DEVICES")) or ""
+    version = known(lambda: facts.python.torch_version) or ""
+    if visible.strip().lower() not in HIDING or not version.endswith("+cpu") or known(lambda: facts.container.engine) is None:
+        return False
+    start = known(lambda: facts.engines.start)
+    return not (facts.expected or (start and start.asked_for_gpu) or facts.devices.gpu_nodes or gpu_packages.wanting(facts))
+
+
 def no_devices(facts: Facts, engine: str) -> Finding:
     if not facts.system.wsl and facts.driver.module_version is None:
         return host_driver(facts)
     visible = facts.environment.get("NVIDIA_VISIBLE_DEVICES")
-    if visible is not None and visible.strip().lower() in ("", "void", "none"):
+    if visible is not None and visible.strip().lower() in ("", *HIDING):
+        if is_without_gpus_on_purpose(facts):
+            words = (
+                f"NVIDIA_VISIBLE_DEVICES is {visible!r}, and PyTorch {facts.python.torch_version} is a build for CPUs, which fits"
+            )
+            return replace(VISIBLE_DEVICES.found(words, {"value": visible}).as_note, without_gpus=True)
         return VISIBLE_DEVICES.found(f"NVIDIA_VISIBLE_DEVICES is {visible!r}", {"value": visible})
     start = facts.engines.start
     if start and start.asked_for_gpu:
@@ -206,6 +226,7 @@ def no_devices(facts: Facts, engine: str) -> Finding:
     return for_engine(engine, NO_GPUS_FLAG).found(words, evidence, confidence=sure)
 
 
+HIDING = ("void", "none")
 FIRST_DOCKER = 17  # first of Docker's versions by year; Podman's are far below
 
 

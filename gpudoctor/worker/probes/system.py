@@ -28,6 +28,7 @@ FILES = (
     "/sys/devices/system/node/online",
     "/sys/class/dmi/id/product_name",
     "/sys/class/dmi/id/sys_vendor",
+    "/sys/class/dmi/id/chassis_type",
 )
 # Reading these takes driver locks, which a hung driver never releases.
 DRIVER_FILES = (
