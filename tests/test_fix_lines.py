@@ -42,7 +42,7 @@ def lines() -> dict[str, str]:
             [spoken] = engines.of((fix,), engine)
             found.update(_of(name, spoken))
     for host in (NOBLE, replace(NOBLE, version="22.04"), BOOKWORM, ROCKY, SLES, ARCH, NIXOS):
-        where = FixContext((host.family, "host", "conda"), host, values={"python": "python"})
+        where = FixContext((host.family, "host", "physical", "bmc", "vm", "conda"), host, values={"python": "python"})
         for name, fix in every():
             for fitted in fitting((fix,), where, {}):
                 found.update(_of(f"{name} on {host.distribution} {host.version}", fitted))

@@ -34,6 +34,7 @@ def test_the_limits_are_told_with_their_names() -> None:
     assert said == [
         "32 of 32 CPUs",
         "the home folder was not asked for: an older version took this snapshot",
+        "251.1 GiB of 251.8 GiB available",
         "memlock unlimited",
         "20000 open files",
         "no sign of strict overcommit accounting",

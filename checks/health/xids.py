@@ -29,7 +29,7 @@ from dataclasses import replace
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.xids import FALLEN_OFF, GpuXids, is_in_windows, log_span, past_xids_by_gpu, xids_by_gpu
-from gpudoctor.fixes.common import ASK_OWNER, look, power_off, report_to_vendor, reset
+from gpudoctor.fixes.common import ASK_OWNER, PHYSICAL, look, power_off, report_to_vendor, reset
 from gpudoctor.judging.driver import external_gpus, history, nvlink5, nvlink_bridges, quiet_xids
 from gpudoctor.model import NEW_INITRAMFS, Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
@@ -65,9 +65,7 @@ NVLINK = problem(
     RESET_ALL,
     replace(REBOOT, verify=LINKS),
     look(
-        "If it comes back on the same link: reseat the bridge or board, or have it replaced",
-        "nvidia-smi nvlink -e",
-        on=("physical",),
+        "If it comes back on the same link: reseat the bridge or board, or have it replaced", "nvidia-smi nvlink -e", on=PHYSICAL
     ),
 )
 OWN = {
@@ -122,10 +120,7 @@ OWN = {
         "The driver cannot reach it over PCIe. Possible causes: heat, too little power, a loose card or plug, a failing board.",
         replace(REBOOT, title="Reboot"),
         POWER_OFF,
-        Fix(
-            "If it comes back: reseat card and power plugs, update the mainboard's firmware, replace a weak PSU",
-            on=("physical",),
-        ),
+        Fix("If it comes back: reseat card and power plugs, update the mainboard's firmware, replace a weak PSU", on=PHYSICAL),
         Fix(
             "To find out whether power is the cause: limit the clocks",
             "sudo nvidia-smi -lgc 300,1500",

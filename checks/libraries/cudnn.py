@@ -91,7 +91,7 @@ BOTH = Fix(
     verify=SHOW,
     kind="install",
 )
-OLDER_TORCH = Fix("If CTranslate2 must stay: give it an environment of its own, with cuDNN 8")
+OLDER_TORCH = Fix("If CTranslate2 must stay: give it a separate environment with cuDNN 8")
 
 NOT_AS_NEEDED = Problem(
     id="cudnn-not-what-torch-needs",

@@ -7,9 +7,9 @@ programs that load data or models.
 
 How it is judged
 Warns if less than a tenth of the memory is available, or the kernel killed programs for lack of memory since the last day, while
-at least a quarter is reserved for huge pages that nobody uses. Warns if less than a twentieth is available while files in memory,
-or parts of the kernel that no list names, hold at least half. Half of the memory in unused huge pages is a note, and so are kills
-without such a cause.
+at least a quarter is reserved for huge pages that no program uses. Warns if less than a twentieth is available while files in
+memory, or parts of the kernel that no list names, hold at least half. Half of the memory in unused huge pages is a note, and so
+are kills without such a cause.
 
 Known exceptions
 Huge pages in use or promised to a program are not counted. A container's own limit is judged by cgroup-limits; kills at such a
@@ -44,7 +44,7 @@ OWN = ("host", "wsl2")
 
 UNUSED_HUGE_PAGES = Problem(
     id="huge-pages-reserved-unused",
-    title="Memory is reserved for huge pages that nobody uses",
+    title="Memory is reserved for huge pages that no program uses",
     why="The kernel keeps reserved huge pages for programs that ask for them, such as DPDK or virtual machines. Nothing else can "
     "use this memory, so programs run out of memory although no program holds it.",
     action=Action.FIX_CONFIG,

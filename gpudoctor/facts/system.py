@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from gpudoctor.facts import place
 from gpudoctor.facts.container import Container
 from gpudoctor.facts.families import shown_by
 from gpudoctor.facts.guarded import Guarded
@@ -41,13 +42,6 @@ HYPERVISORS = (
     ("Alibaba Cloud", "kvm"),
     ("Bochs", "kvm"),
     ("Nutanix", "kvm"),
-)
-# SMBIOS 3.7, table 17: portable, laptop, notebook, handheld, all in one, sub-notebook, tablet, convertible, detachable, mini PC.
-PERSONAL_CHASSIS = ("8", "9", "10", "11", "13", "14", "30", "31", "32", "35")
-# Boards of desktops carry the chipset in their name. Boards of workstations (Pro WS, WRX80) have a BMC.
-PERSONAL = re.compile(
-    r"\b(?:(?:A[356]2|B[3-8][56]|H[3-8][17]|X[3-8]7|Z[3-9][79])0[EMI]?|ROG|TUF|AORUS|OptiPlex|XPS|Inspiron|Alienware|ThinkPad|"
-    r"ThinkCentre|IdeaPad|Legion|OMEN|Pavilion|EliteDesk|EliteBook|ZBook)\b"
 )
 
 
@@ -233,21 +227,11 @@ class System(Guarded):
             return ("windows", *conda)
         places = [
             name for name, here in (("wsl2", lambda: self.wsl == 2), ("container", lambda: self.is_container)) if known(here)
-        ] or ["host", *self._hardware]
+        ] or ["host", *place.tags(self._replies, known(lambda: self.hypervisor))]
         asked = self._replies.starting_with("file:/etc/os-release")
         families = (known(lambda: self.family) or "other",) if asked else self._shown_families() or tuple(FAMILIES)
         families += ("other",) if families == ("nixos",) else ()  # fixes without a command for NixOS use that of "other"
         return (*families, *places, *conda)
-
-    @property
-    def _hardware(self) -> tuple[str, ...]:
-        """vm; or physical, as far as known, and bmc unless it is a laptop or a desktop board, which have no such controller."""
-        if known(lambda: self.hypervisor):
-            return ("vm",)
-        chassis = known(lambda: self._replies.file("/sys/class/dmi/id/chassis_type")) or ""
-        product = known(lambda: self._replies.file("/sys/class/dmi/id/product_name")) or ""
-        is_personal = chassis.strip() in PERSONAL_CHASSIS or bool(PERSONAL.search(product))
-        return ("physical",) if is_personal else ("physical", "bmc")
 
     def _shown_families(self) -> tuple[str, ...]:
         kernel = "" if known(lambda: self.is_container, True) else known(lambda: self.kernel, "")

@@ -1,4 +1,4 @@
-"""Installed packages that were chosen for a GPU, beside a PyTorch for CPUs."""
+"""Installed packages that were chosen for a GPU although PyTorch is a build for CPUs."""
 
 from __future__ import annotations
 
