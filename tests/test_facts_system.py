@@ -93,7 +93,14 @@ def test_wsl(release: str, expected: int) -> None:
         ({"file:/sys/class/dmi/id/chassis_type": "10\n"}, ("debian", "host", "physical")),
         ({"file:/sys/class/dmi/id/product_name": "PRIME Z690-P D4\n"}, ("debian", "host", "physical")),
         ({"file:/sys/class/dmi/id/product_name": "DGXA100 920-23687-2530-000\n"}, ("debian", "host", "physical", "bmc")),
-        ({"file:/sys/class/dmi/id/sys_vendor": "QEMU\n", "processor": "flags\t\t: fpu hypervisor\n"}, ("debian", "host", "vm")),
+        (
+            {
+                "file:/sys/class/dmi/id/sys_vendor": "QEMU\n",
+                "file:/sys/class/dmi/id/product_name": "PC\n",
+                "processor": "flags\t\t: fpu hypervisor\n",
+            },
+            ("debian", "host", "vm"),
+        ),
         ({"interpreter": {"conda_prefix": "/opt/conda"}}, ("debian", "host", "physical", "bmc", "conda")),
         ({"interpreter": {"conda_prefix": None}}, ("debian", "host", "physical", "bmc")),
         ({"interpreter": Reply("timeout")}, ("debian", "host", "physical", "bmc")),
