@@ -27,6 +27,7 @@ def tags(replies: Replies, hypervisor: str | None) -> tuple[str, ...]:
     """vm; or physical, also if nothing is known, and bmc unless it is a laptop or a desktop."""
     if hypervisor:
         return ("vm",)
-    chassis, product = (known(lambda name=name: replies.file(_DMI + name)) or "" for name in ("chassis_type", "product_name"))
+    chassis = known(lambda: replies.file(_DMI + "chassis_type")) or ""
+    product = known(lambda: replies.file(_DMI + "product_name")) or ""
     is_personal = chassis.strip() in PERSONAL_CHASSIS or bool(PERSONAL.search(product))
     return ("physical",) if is_personal else ("physical", "bmc")
