@@ -111,7 +111,7 @@ def is_in_path(facts: Facts) -> bool:
 
 def compat_package(facts: Facts) -> str | None:
     """The installed package of the loaded library: its name contains the release that its folder is named after."""
-    release = re.search(r"/cuda-(\d+)\.(\d+)/compat\b", facts.cuda.library)
+    release = re.search(r"/cuda-(\d+)\.(\d+)/compat\b", facts.cuda.library or "")
     installed = known(lambda: {package.name for package in facts.driver.packages if package.state == "installed"}, set())
     name = f"cuda-compat-{release[1]}-{release[2]}" if release else ""
     return name if name in installed else None
