@@ -190,7 +190,7 @@ def found(problem: Problem, gpu: Gpu, words: str, confidence: Confidence = Confi
     elif problem in HOT and is_passive(gpu):
         words += "; the board has no fan"
         problem = replace(problem, fixes=(AIRFLOW, *problem.fixes))
-    if "Laptop" in gpu.name:
+    if "Laptop" in known(lambda: gpu.name, ""):
         problem = replace(problem, fixes=tuple(OF_LAPTOP if fix is COOL else fix for fix in problem.fixes))
     if "lower_watts" not in evidence:
         problem = replace(problem, fixes=tuple(TO_CHOOSE if fix is LESS_POWER else fix for fix in problem.fixes))

@@ -181,7 +181,7 @@ def judge_generation(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
         words = f"GPU {gpu.index} is {busy} % busy in P0, but its link runs at generation {current} of {maximum}"
         evidence = {"link": gpu.bus_id, "generation": current, "possible_generation": maximum, "busy_percent": busy}
         errors = "" if has_lost_lanes(facts, gpu) else errors_in_words(facts, gpu)
-        problem = replace(LOW_GENERATION, fixes=IN_LAPTOP) if MOBILE.search(gpu.name) else LOW_GENERATION
+        problem = replace(LOW_GENERATION, fixes=IN_LAPTOP) if MOBILE.search(known(lambda: gpu.name, "")) else LOW_GENERATION
         yield problem.found(words + errors, {**evidence, **link_errors(facts, gpu)}, gpu=gpu.index)
 
 
