@@ -173,6 +173,10 @@ ALL_VFIO = Problem(
 JETSON = {"nvgpu", "nvmap"}
 RESERVED = ("vfio-pci", "pci-stub")
 STARTS_A_VM = r"\bqm start\b|\bvirsh start\b|\bhostpci\d|-device vfio-pci,"
+SHOWS_A_VM = re.compile(
+    r"^hostpci\d+:\ | <hostdev\b | \bvirsh\ dumpxml\b | ^\s*\d+\s+\S+\s+running\s*$ | -device\ vfio-pci,",
+    re.MULTILINE | re.VERBOSE,
+)
 ASLEEP = r"(\S+): Unable to change power state from D3\w* to D0, device inaccessible"
 FALLEN = r"The NVIDIA GPU (\S+) \(PCI ID: 10de:\w+\) installed in this system has fallen off the bus and is not responding"
 INVALID_REGION = r"BAR\d is 0M @ 0x0 \(PCI:(\S+)\)"
@@ -199,9 +203,11 @@ def is_reserved(gpu: PciFunction) -> bool:
 
 
 def is_passed_on(facts: Facts) -> bool:
-    """Whether the given text starts a virtual machine with the GPUs and does not use them on this host."""
+    """Whether the given text starts a virtual machine with the GPUs and does not use them on this host, or shows its settings."""
     said = "\n".join(passage.text for text in facts.texts.all for passage in text.passages)
-    return facts.texts.alone and bool(re.search(STARTS_A_VM, said)) and "nvidia-smi" not in said
+    if not facts.texts.alone:
+        return False
+    return bool(SHOWS_A_VM.search(said) or (re.search(STARTS_A_VM, said) and "nvidia-smi" not in said))
 
 
 def is_foreign(facts: Facts, gpu: PciFunction) -> bool:

@@ -20,6 +20,7 @@ https://docs.nvidia.com/deeplearning/nccl/archives/nccl_2262/user-guide/docs/_so
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -36,6 +37,13 @@ FEWEST_FILES = 5  # more than a job that runs has there for a moment
 WASTE = 0.1  # the share of /dev/shm that leftovers may take
 LOOK = "df -h /dev/shm"
 ISSUES = "https://github.com/NVIDIA/nccl/issues/"
+_NEEDS = re.compile(
+    r"""
+    \b(?: data\ ?loaders? | num_workers | workers? | bus\ error | sigbus | nccl | ddp | fsdp | torchrun | train\w* | epochs?
+    | ranks? | hangs? | hung | stuck | crash\w* | kill\w* | multi-?gpu | shared\ memory | shm-?size )\b | No\ space\ left
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 KUBERNETES = Fix(
     "Mount memory on /dev/shm: add these lines to the pod's spec and recreate it (it counts towards its memory limit)",
     """\
@@ -113,6 +121,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if not gpus:
         raise Skip("no GPU found")
     free, stale = facts.limits.shm_free_bytes, known(lambda: stale_bytes(facts), 0) if facts.texts.alone else stale_bytes(facts)
+    if facts.texts.alone and free == facts.limits.shm_bytes and not is_missed(facts):
+        raise Skip("/dev/shm is empty, and the text shows no program that needs it")
     short = is_short(free, gpus)
     if is_short(facts.limits.shm_bytes, gpus):
         cause = too_small(facts, gpus)
@@ -125,6 +135,11 @@ def judge(facts: Facts) -> Iterator[Finding]:
         yield listed(facts)
     elif short:
         yield too_small(facts, gpus)
+
+
+def is_missed(facts: Facts) -> bool:
+    """Servers without workers, and programs on one GPU, do not need it."""
+    return any(_NEEDS.search(passage.text) for text in facts.texts.all for passage in text.passages)
 
 
 def too_small(facts: Facts, gpus: int) -> Finding:
