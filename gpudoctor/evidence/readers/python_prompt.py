@@ -23,6 +23,18 @@ _IMPORT = re.compile(r"\bimport ([\w.]+) as (\w+)")
 _ALIASES = {"tf": "tensorflow", "ort": "onnxruntime", "np": "numpy", "bnb": "bitsandbytes", "cp": "cupy"}
 _VERSION = re.compile(r"(\w+)\.(?:__version__|version\.VERSION)")
 _RELEASE = re.compile(r"\d+\.\d+[\w.+-]*")
+_LOGGED = re.compile(
+    r"""
+    \d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d          # TensorFlow
+    | [IWEF]\d{4}\ \d\d:\d\d:\d\d                 # absl
+    | (?:WARNING|INFO|ERROR|DEBUG)[: ]
+    | To\ enable\ the\ following\ instructions
+    | \S+:\d+:\ \w*Warning:
+    | \s*(?:warnings\.)?warn\(
+    """,
+    re.VERBOSE,
+)
+"""What a logger writes between a question and its answer."""
 _ROW = re.compile(r"""'[^']*'|"[^"]*"|\([^)]*\)|\[[^\]]*\]|[^\s,]+""")
 
 
@@ -45,7 +57,7 @@ def _pairs(lines: list[str]) -> Pairs:
         if prompt or more:
             found = asked((prompt or more)[1])  # type: ignore[index]
             waiting = [*(waiting if more else []), *([found] if found else [])]
-        elif waiting and (result := _RESULT.match(line)):
+        elif waiting and not _LOGGED.match(line) and (result := _RESULT.match(line)):
             yield from zip(waiting[0], _values(result[1], waiting[0]), strict=False)
             waiting = waiting[1:]
 
@@ -54,7 +66,7 @@ def _of_command(command: str, output: str) -> dict[str, Reply] | None:
     """One line of output for each print."""
     match = re.search(r"-c\s*([\"'])(.*)\1", unaliased(command))
     statements = [wanted for statement in (match[2] if match else "").split(";") if (wanted := asked(statement))]
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip() and not _LOGGED.match(line)]
     pairs = (
         pair for wanted, line in zip(statements, lines, strict=False) for pair in zip(wanted, _values(line, wanted), strict=False)
     )
