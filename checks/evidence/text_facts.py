@@ -23,7 +23,17 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.judging.texts import answers, faults, problems, rules
-from gpudoctor.judging.texts.rules import chosen, desktops, hosts, installed, kernels, starts
+from gpudoctor.judging.texts.rules import (
+    chosen,
+    configured,
+    desktops,
+    guests,
+    hosts,
+    installed,
+    kernels,
+    starts,
+    versions_used,
+)
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 INODES = Problem(
@@ -120,5 +130,6 @@ CHECK = Check(
         *(INODES, STUCK, CLOCK, POWER_MODE, problems.OTHER_PIP, problems.LEFTOVER, problems.MIXED_TOOLKITS),
         *(*faults.PROBLEMS, *desktops.PROBLEMS, *kernels.PROBLEMS, *hosts.PROBLEMS, *starts.PROBLEMS),
         *(*chosen.PROBLEMS, *installed.PROBLEMS),
+        *(*configured.PROBLEMS, *versions_used.PROBLEMS, *guests.PROBLEMS),
     ),
 )

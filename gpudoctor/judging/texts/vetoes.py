@@ -14,7 +14,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.judging.texts.named import with_cause, with_ways_there
-from gpudoctor.judging.texts.rules.said import passages, with_ways_of_wsl
+from gpudoctor.judging.texts.rules.said import is_for_cpus, passages, with_ways_of_wsl
 from gpudoctor.model import Confidence, Finding
 
 ENOUGH_SHARED_MEMORY = 1 << 30  # bytes, free
@@ -39,23 +39,33 @@ _SOLVED = re.compile(
 
 OF_MODULE = ("module-not-built-after-kernel-update", "dkms-build-failed-new-kernel", "package-kernel-headers-missing")
 REPLACED = "running-kernel-replaced"
+OTHER_CUDNN, OLD_GPU = "cudnn-wrong-version-ld-library-path", "open-module-on-pre-turing"
 EXPLAINED = {
     **dict.fromkeys(OF_MODULE, (REPLACED,)),
     "nouveau-loaded": ("vfio-ids-match-no-gpu", "vfio-id-not-bound"),
     "cuda-library-not-found": ("container-no-gpus-flag",),
     "jetson-generic-wheel": ("container-no-gpus-flag",),
-    "kernel-module-not-loaded": ("driver-package-not-configured", "nvidia-module-blacklisted", REPLACED),
+    "kernel-module-not-loaded": ("driver-package-not-configured", "nvidia-module-blacklisted", REPLACED, OLD_GPU),
     "no-driver-found": ("wsl-libcuda-not-symlink",),
     "cuda-init-failed": ("cuda-999-after-suspend",),
     "graphics-on-cpu": ("graphics-libraries-32-bit-missing", "module-not-built-after-kernel-update", "display-on-integrated-gpu"),
     "cuda-out-of-memory": ("other-process-using-gpu",),
     "host-memory-exhausted": ("huge-pages-unused",),
     "nccl-failed": ("nccl-buffer-too-large",),
-    "driver-library-version-mismatch": ("driver-libraries-in-image",),
+    "driver-library-version-mismatch": ("driver-libraries-in-image", "driver-package-held"),
     "driver-packages-unmet-dependencies": ("driver-packages-from-two-repositories",),
+    **dict.fromkeys(("jax-cudnn-too-old", "tensorflow-cudnn-too-old", "jax-cpu-only", "cudnn-fails"), (OTHER_CUDNN,)),
+    **dict.fromkeys(("cdi-spec-missing", "cdi-device-unresolvable"), ("cdi-spec-not-readable",)),
+    **dict.fromkeys(("package-kernel-headers-missing", "index-unreachable"), (REPLACED, "name-resolution-failed")),
+    "k8s-device-plugin-no-nvml": ("k8s-nvidia-runtime-not-chosen",),
+    "opencl-driver-missing": ("opencl-icd-file-missing",),
+    "bar-not-assigned-above-4g": ("vm-firmware-without-large-window",),
+    "wsl-nvml-blocked-by-os": ("wsl-linux-driver-installed",),
 }
 """Problem of a message -> what two outputs can show as its cause."""
 LIMITS = ("memlock-limited", "shm-too-small-for-dataloaders", "nccl-shm-no-space")
+WITHOUT_GPU = ("torch-cpu-only-wheel", "nvidia-smi-command-not-found", "no-driver-found", "framework-sees-no-gpu")
+"""What is as it should be on a machine that has no GPU on purpose."""
 OF_NO_DRIVER = ("nvml-library-missing", "kernel-module-not-loaded", "no-driver-found", "nvidia-smi-command-not-found")
 
 
@@ -79,6 +89,8 @@ def weighed(finding: Finding, shown: tuple[str, ...], facts: Facts) -> Finding:
 
 def is_over(finding: Finding, facts: Facts) -> bool:
     """Whether the message is of an earlier time, by its quotes or the words around it, and the outputs show the opposite."""
+    if facts.texts.alone and finding.problem.id in WITHOUT_GPU and is_for_cpus(facts):
+        return True
     if not facts.texts.alone or not veto(finding.problem.id, facts):
         return False
     if finding.problem.id in LIMITS:  # raising it would change nothing

@@ -9,6 +9,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.judging.texts.rules import (
     chosen,
     cluster,
+    configured,
     containers,
     counts,
     desktops,
@@ -16,6 +17,7 @@ from gpudoctor.judging.texts.rules import (
     environments,
     fabric,
     gpus,
+    guests,
     hosts,
     inputs,
     installed,
@@ -31,6 +33,7 @@ from gpudoctor.judging.texts.rules import (
     python,
     releases,
     starts,
+    versions_used,
 )
 from gpudoctor.model import Finding, Skip
 
@@ -38,6 +41,7 @@ RULES = (
     *(*releases.RULES, *driver.RULES, *gpus.RULES, *python.RULES, *environments.RULES, *places.RULES, *loads.RULES),
     *(*desktops.RULES, *kernels.RULES, *hosts.RULES, *inputs.RULES, *starts.RULES),
     *(*containers.RULES, *cluster.RULES, *pods.RULES, *networks.RULES, *nodes.RULES, *jobs.RULES, *fabric.RULES),
+    *(*configured.RULES, *versions_used.RULES, *guests.RULES),
     *(*numbering.RULES, *peers.RULES, *chosen.RULES, *installed.RULES, *counts.RULES),
 )
 

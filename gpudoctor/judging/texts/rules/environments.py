@@ -13,6 +13,7 @@ from gpudoctor.facts.known import known
 from gpudoctor.judging.python import torch_builds
 from gpudoctor.judging.texts.rules.driver import said
 from gpudoctor.judging.texts.rules.python import answer, is_blind, numbers, package
+from gpudoctor.judging.texts.rules.said import has_only_others
 from gpudoctor.model import Confidence, Finding
 
 MINOR_COMPATIBLE = 11000  # https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
@@ -51,7 +52,13 @@ def cpu_build(facts: Facts) -> Iterator[Finding]:
     version = known(lambda: facts.python.torch_version)
     is_judged = known(lambda: facts.nvml.count, 0) or known(lambda: facts.pci.gpus, ()) or facts.shown.is_mac
     is_judged = is_judged or any(said(facts, words) for words in ("nv_tegra_release", "Jetson", "-tegra"))
-    if version and is_blind(facts) and not is_judged and known(lambda: facts.python.torch_cuda, "unknown") is None:
+    if (
+        version
+        and is_blind(facts)
+        and not is_judged
+        and not has_only_others(facts)
+        and known(lambda: facts.python.torch_cuda, "unknown") is None
+    ):
         evidence = {"installed": version, **torch_builds.replacement(facts, version)}
         words = f"torch {version} is built without CUDA"
         confidence = Confidence.CONFIRMED if version.endswith("+cpu") else Confidence.LIKELY

@@ -9,6 +9,7 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
+from gpudoctor.judging.texts.rules.guests import swap_rate
 from gpudoctor.judging.texts.rules.said import passages
 from gpudoctor.model import Confidence, Finding, Fix
 
@@ -60,7 +61,7 @@ def waits_for_storage(facts: Facts) -> Iterator[Finding]:
     disk, percent = shown.busy_disk
     blocked = len(shown.blocked) >= SEVERAL
     waits = shown.waiting >= MUCH or percent >= BUSY
-    if not (waits or is_blocked_by_storage(facts)):
+    if not (waits or is_blocked_by_storage(facts)) or swap_rate(facts):
         return
     is_training = blocked or any(map(_is_idle, known(lambda: facts.nvml.gpus, ())))
     if not (is_training or any(_SLOW.search(text) for text in texts)) or not _has_gpu(facts, texts):

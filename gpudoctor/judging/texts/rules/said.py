@@ -25,6 +25,31 @@ def is_lxc(facts: Facts) -> bool:
     return any(_LXC.search(text) for text in passages(facts))
 
 
+_OTHER_GPU = re.compile(r"(?m)^\s*[\da-f:.]+ (?:VGA compatible|3D|Display) controller")
+_NVIDIA = re.compile(r"\bNVIDIA Corporation\b|\bGeForce\b|\b[RG]TX\b|\bQuadro\b|\bTesla\b")
+_FOR_CPUS = re.compile(
+    r"""
+    \bCPU[- ]only\ (?: \w+\ ){0,2}?
+      (?: runner | machine | box | node | host | server | image | environment | container | laptop | CI )
+    | \b(?: has | have | with )\ no\ (?: NVIDIA | GPU | graphics\ card ) | \bno\ GPUs?\ (?: here | on\ th | in\ th | by\ design )
+    | \b(?: on\ purpose | deliberately | intentionally | by\ design )\b
+    | \brequirements-cpu\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def has_only_others(facts: Facts) -> bool:
+    """lspci lists display controllers, and the text names no NVIDIA GPU."""
+    text = "\n".join(passages(facts))
+    return bool(_OTHER_GPU.search(text)) and not _NVIDIA.search(text)
+
+
+def is_for_cpus(facts: Facts) -> bool:
+    """The text says that the machine has no GPU on purpose, and shows other display controllers."""
+    return has_only_others(facts) and any(_FOR_CPUS.search(text) for text in passages(facts))
+
+
 def passages(facts: Facts) -> Iterator[str]:
     yield from (passage.text for text in facts.texts.all for passage in text.passages)
 
