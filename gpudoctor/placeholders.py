@@ -144,6 +144,7 @@ _MEANINGS = {
     "right_package": "the package for the CUDA version of the driver, such as cupy-cuda12x",
     "script": "the script that the message names",
     "slot": "the PCI address of the GPU (lspci -d 10de:)",
+    "storage": "the storage of the EFI disk, such as local-lvm (pvesm status)",
     "sm": "the GPU's architecture, such as sm_90",
     "toolkit": "the folder of the CUDA toolkit, such as /usr/local/cuda-12.8",
     "tracer": "the process id of the debugger (grep TracerPid /proc/PID/status)",

@@ -27,6 +27,7 @@ from gpudoctor.facts.nvml_values import (
     COMPUTE_MODES,
     MIB,
     RECOVERY_ACTIONS,
+    SELECTED_BY,
     VIRTUALIZATION,
     answered,
     bits,
@@ -154,8 +155,8 @@ class Gpu(Guarded):
 
     @property
     def selector(self) -> str:
-        """Its bus id or, where a text does not show it, its index: both select it in nvidia-smi -i."""
-        return known(lambda: self.bus_id, str(self.index))
+        """Its bus id or, where a text does not show it, its index: both select it in nvidia-smi -i, as a text may have done."""
+        return known(lambda: self.bus_id, str(self._answers.get(SELECTED_BY, self.index)))
 
     @property
     def is_reachable(self) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from gpudoctor.model import Skip, Unavailable
 
+SELECTED_BY = "SelectedBy"  # the index by which a text's command chose its only GPU
 MIB = 1 << 20
 
 ERRORS = dict(

@@ -10,6 +10,7 @@ from gpudoctor.evidence import prompts
 from gpudoctor.evidence.reader import Reader
 from gpudoctor.evidence.readers import nvidia_smi_csv, nvidia_smi_q, nvml_answers
 from gpudoctor.evidence.readers.nvidia_smi_fields import plain, rows
+from gpudoctor.facts.nvml_values import SELECTED_BY
 from gpudoctor.model import Reply
 
 _LINE = re.compile(r"^\s*([A-Z][\w .-]*?)\s*: (\S.*?)\s*$")
@@ -63,7 +64,7 @@ def _filtered(command: str, output: str) -> dict[str, Reply] | None:
     lines = output.splitlines()
     heads = [at for at, line in enumerate(lines) if _HEADING.match(line)]
     if heads and len({lines[at].strip() for at in heads}) == len(heads):
-        return _section("\n".join(lines[heads[0] :]))
+        return _section("\n".join(lines[heads[0] :]), command)
     seen: Counter[str] = Counter()
     gpus: dict[int, dict[str, str]] = {}
     for match in filter(None, map(_LINE.match, output.splitlines())):
@@ -72,6 +73,7 @@ def _filtered(command: str, output: str) -> dict[str, Reply] | None:
             gpus.setdefault(seen[path], {})[path] = match[2]
             seen[path] += 1
     found = [answers for said in gpus.values() if (answers := nvml_answers.answers("q", said))]
+    found = [{**answers, **_selected(command)} for answers in found] if len(found) == 1 else found
     replies = {**(nvml_answers.replies({}, found) if found else {}), **(_fabric(output) or {})}
     return replies or None
 
@@ -92,9 +94,15 @@ def _fabric(text: str) -> dict[str, Reply] | None:
     return {"shown-fabric": Reply("ok", match[1].lower())} if match else None
 
 
-def _section(text: str) -> dict[str, Reply] | None:
+def _section(text: str, command: str = "") -> dict[str, Reply] | None:
     found = nvidia_smi_q.of_gpu(_below_pci(text.splitlines()))
-    return nvml_answers.replies({}, [found]) if found else None
+    return nvml_answers.replies({}, [{**found, **_selected(command)}]) if found else None
+
+
+def _selected(command: str) -> dict[str, str]:
+    """By which index the command chose its GPU."""
+    match = re.search(r"\s(?:-i|--id)[ =](\d+)\b", command)
+    return {SELECTED_BY: match[1]} if match else {}
 
 
 def _below_pci(lines: list[str]) -> list[str]:

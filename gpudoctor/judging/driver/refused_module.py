@@ -20,6 +20,7 @@ REBUILD = (
 )
 BY_AKMODS = (
     "sudo dnf install kernel-devel-$(uname -r); (sudo akmods --force --rebuild || "
+    "sudo dkms build --force nvidia/$(modinfo -F version nvidia) -k $(uname -r) && "
     "sudo dkms install --force nvidia/$(modinfo -F version nvidia) -k $(uname -r)) && sudo depmod -a && sudo modprobe nvidia"
 )
 REBUILD_TITLE = "Rebuild the modules for the running kernel, then load them"

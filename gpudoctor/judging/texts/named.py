@@ -53,6 +53,7 @@ WAYS_OF_BRIDGE = (
 
 
 _K3S = re.compile(r"/var/lib/rancher/k3s|/etc/rancher/k3s|\bk3s\b")
+_PROPAGATES_NOTHING = re.compile(r"(?m)^PropagateResourceLimits\s*=\s*NONE\b")
 _JETSON = re.compile(r"nv_tegra_release|\bR3[5-9] \(release\)|-tegra\b")
 _OF_CONDA = re.compile(r"^cudnn +\d[\w.]* +\S+ +(conda-forge|\S*/conda-forge|defaults|nvidia)\s*$", re.MULTILINE)
 PLUGIN_CLASS = Fix(
@@ -100,6 +101,9 @@ def with_ways_there(finding: Finding, facts: Facts) -> Finding:
     if id == "k8s-device-plugin-no-nvml" and _K3S.search(text):
         on_host = replace(OF_K3S, title="Make NVIDIA's runtime the default for all pods (on an agent restart k3s-agent)")
         return replace(finding, problem=replace(finding.problem, fixes=(on_host, PLUGIN_CLASS)))
+    if id == "memlock-limited" and _PROPAGATES_NOTHING.search(text):
+        fixes = tuple(fix for fix in finding.problem.fixes if "propagat" not in f"{fix.title} {fix.command}".lower())
+        return replace(finding, problem=replace(finding.problem, fixes=fixes or finding.problem.fixes))
     if id == "torch-missing-gpu-architecture" and _JETSON.search(text):
         jetson = facts.problems["jetson-generic-wheel"]
         return replace(finding, problem=replace(finding.problem, fixes=jetson.fixes, references=jetson.references))

@@ -70,7 +70,7 @@ NOT_CHOSEN = Problem(
             kind="restart",
         ),
         Fix(
-            "Create a RuntimeClass with the handler nvidia instead, and name it as runtimeClassName in the plugin and the GPU pods"
+            "Create a RuntimeClass with the handler nvidia instead, and name it as runtimeClassName in the plugin and GPU pods"
         ),
     ),
     references=("https://github.com/NVIDIA/k8s-device-plugin#configure-containerd",),
