@@ -56,7 +56,9 @@ EXPLAINED = {
     "driver-packages-unmet-dependencies": ("driver-packages-from-two-repositories",),
     **dict.fromkeys(("jax-cudnn-too-old", "tensorflow-cudnn-too-old", "jax-cpu-only", "cudnn-fails"), (OTHER_CUDNN,)),
     **dict.fromkeys(("cdi-spec-missing", "cdi-device-unresolvable"), ("cdi-spec-not-readable",)),
-    **dict.fromkeys(("package-kernel-headers-missing", "index-unreachable"), (REPLACED, "name-resolution-failed")),
+    **dict.fromkeys(
+        ("package-kernel-headers-missing", "index-unreachable", "nvidia-repository-changed"), (REPLACED, "name-resolution-failed")
+    ),
     "k8s-device-plugin-no-nvml": ("k8s-nvidia-runtime-not-chosen",),
     "opencl-driver-missing": ("opencl-icd-file-missing",),
     "bar-not-assigned-above-4g": ("vm-firmware-without-large-window",),

@@ -69,9 +69,7 @@ NOT_CHOSEN = Problem(
             verify="kubectl get nodes -o jsonpath='{.items[*].status.allocatable}'",
             kind="restart",
         ),
-        Fix(
-            "Create a RuntimeClass with the handler nvidia instead, and name it as runtimeClassName in the plugin and GPU pods"
-        ),
+        Fix("Create a RuntimeClass with the handler nvidia instead, and name it as runtimeClassName in the plugin and GPU pods"),
     ),
     references=("https://github.com/NVIDIA/k8s-device-plugin#configure-containerd",),
 )
@@ -99,7 +97,7 @@ NO_NAMES = Problem(
 )
 PROBLEMS = (OTHER_PYTHON, NOT_READABLE, NOT_CHOSEN, NO_NAMES)
 
-_LISTED = re.compile(r"^\s*GPU (?P<index>\d+): [^\n]*\(UUID: (?P<uuid>GPU-[0-9a-f-]{36})\)", re.MULTILINE)
+_LISTED = re.compile(r"^[ \t]*GPU (?P<index>\d+): [^\n]*\(UUID: (?P<uuid>GPU-[0-9a-f-]{36})\)", re.MULTILINE)
 _NAMED = re.compile(
     r"""
     (?P<line> ^[^\n]*? )

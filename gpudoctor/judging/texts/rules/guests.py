@@ -107,7 +107,7 @@ OF_LIBVIRT = (
 
 _VMSTAT = re.compile(
     r"""
-    ^\s*r\s+b\s+swpd\s+free\s+(?:buff|inact)\s+(?:cache|active)\s+si\s+so\b[^\n]*\n
+    ^[ \t]*r\s+b\s+swpd\s+free\s+(?:buff|inact)\s+(?:cache|active)\s+si\s+so\b[^\n]*\n
     (?P<rows> (?:\s*\d+(?:\s+\d+){12,}[^\n]*\n?)+ )
     """,
     re.MULTILINE | re.VERBOSE,
@@ -115,13 +115,13 @@ _VMSTAT = re.compile(
 MUCH_SWAPPED = 2000  # KiB/s
 _FREE = re.compile(
     r"""
-    ^\s*Mem:\s+(?P<total>\S+)\s+\S+\s+\S+\s+\S+\s+\S+\s+(?P<available>\S+)\s*\n\s*Swap:\s+(?P<swap>\S+)\s+(?P<used>\S+)
+    ^[ \t]*Mem:\s+(?P<total>\S+)\s+\S+\s+\S+\s+\S+\s+\S+\s+(?P<available>\S+)\s*\n\s*Swap:\s+(?P<swap>\S+)\s+(?P<used>\S+)
     """,
     re.MULTILINE | re.VERBOSE,
 )
 LITTLE, MUCH = 0.05, 0.25
 _UNITS = {"B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_WSL_LIMIT = re.compile(r"(?im)^\s*memory\s*=\s*(?P<size>\d+)\s*GB")
+_WSL_LIMIT = re.compile(r"(?im)^[ \t]*memory\s*=\s*(?P<size>\d+)\s*GB")
 
 
 def swapped(facts: Facts) -> Iterator[Finding]:

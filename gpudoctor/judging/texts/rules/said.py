@@ -25,7 +25,7 @@ def is_lxc(facts: Facts) -> bool:
     return any(_LXC.search(text) for text in passages(facts))
 
 
-_OTHER_GPU = re.compile(r"(?m)^\s*[\da-f:.]+ (?:VGA compatible|3D|Display) controller")
+_OTHER_GPU = re.compile(r"(?m)^[ \t]*[\da-f:.]+ (?:VGA compatible|3D|Display) controller")
 _NVIDIA = re.compile(r"\bNVIDIA Corporation\b|\bGeForce\b|\b[RG]TX\b|\bQuadro\b|\bTesla\b")
 _FOR_CPUS = re.compile(
     r"""

@@ -52,21 +52,21 @@ PROBLEMS = (HELD, NO_ICD)
 _DIFFERS = re.compile(r"Driver/library version mismatch|API mismatch|the client has the version")
 _OF_MODULE = r"(?:kmod-|akmod-|xorg-x11-drv-)?(?:lib)?nvidia-[\w.+-]+|nvidia-open-driver-\S+|cuda-drivers\S*"
 _LOCKS = {
-    "zypper": re.compile(rf"^\s*\d+\s*\|\s*(?P<name>{_OF_MODULE})\s*\|\s*package\b", re.MULTILINE),
+    "zypper": re.compile(rf"^[ \t]*\d+\s*\|\s*(?P<name>{_OF_MODULE})\s*\|\s*package\b", re.MULTILINE),
     "apt": re.compile(
         rf"""
-    \bshowhold\b[^\n]*\n(?:[a-z][\w.+:-]*\n)*?(?P<name>{_OF_MODULE})[ \t]*$
+    \bshowhold\b[^\n]*\n(?:[a-z][\w.+:-]*\n){{0,40}}?(?P<name>{_OF_MODULE})[ \t]*$
     | ^hi\ +(?P<marked>{_OF_MODULE})[ :]
     """,
         re.MULTILINE | re.VERBOSE,
     ),
     "dnf": re.compile(
         rf"""
-    \bversionlock(?:\ list)?\b[^\n]*\n(?:[^\n$#]*\n)*?(?P<name>{_OF_MODULE}?)-(?:\d+:)?\d[\w.:+~-]*(?:\.\*)?[ \t]*$
+    \bversionlock(?:\ list)?\b[^\n]*\n(?:[^\n$#]*\n){{0,40}}?(?P<name>{_OF_MODULE}?)-(?:\d+:)?\d[\w.:+~-]*(?:\.\*)?[ \t]*$
     """,
         re.MULTILINE | re.VERBOSE,
     ),
-    "pacman": re.compile(rf"^\s*IgnorePkg\s*=(?:[^\n]*\s)?(?P<name>nvidia[\w-]*|{_OF_MODULE})", re.MULTILINE),
+    "pacman": re.compile(rf"^[ \t]*IgnorePkg\s*=(?:[^\n]*\s)?(?P<name>nvidia[\w-]*|{_OF_MODULE})", re.MULTILINE),
 }
 _UNLOCK = {
     "zypper": "sudo zypper removelock <package_name> && sudo zypper update",
@@ -211,7 +211,7 @@ _NO_FILES = re.compile(
     re.VERBOSE,
 )
 _MISSING = re.compile(r"/etc/OpenCL/vendors[^\n]*: No such file or directory")
-_LIBRARY = re.compile(r"^\s*libnvidia-opencl\.so\.1 \(", re.MULTILINE)
+_LIBRARY = re.compile(r"^[ \t]*libnvidia-opencl\.so\.1 \(", re.MULTILINE)
 _NO_PLATFORM = re.compile(
     r"""
     Number\ of\ platforms\s+0\b
