@@ -10,7 +10,7 @@ from gpudoctor.model import Snapshot
 
 pytestmark = pytest.mark.slow
 
-PAST = ("gpu-came-back",)  # whose log tells of a fault that is over
+PAST = ("gpu-came-back", "killed-programs-with-much-room")  # whose logs tell of a fault that is over
 
 
 def log(taken: Snapshot) -> str:

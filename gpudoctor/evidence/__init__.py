@@ -90,7 +90,7 @@ def _of(name: str, excerpt: Excerpt) -> dict[str, Reply]:
     if log:
         kinds.append("kernel log")
         replies = _together(replies, {"kernel-log": log})
-    if is_documentation(list(excerpt.lines.values())):
+    if is_documentation([line for _, line in lines]):
         kinds, replies = [KIND], {}
     replies |= python_packages.joined(replies)
     text = {**excerpt.value(), "kinds": list(dict.fromkeys(kinds))}

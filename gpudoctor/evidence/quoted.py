@@ -69,15 +69,15 @@ _CODE = re.compile(
         | (?://|/\*|\*[ /]).* | .*[;{}]\s*(?://.*)?$ | [)\]}],?;?$
         | (?:FROM|RUN|ENV|ARG|COPY|WORKDIR|CMD|ENTRYPOINT|LABEL|USER|EXPOSE)\ \S.*
         | (?:export\ )?[A-Z][A-Z0-9_]+=\S* | \[[A-Z]\w+\] | [\w-]+\ =\ \S.*
-        | (?:-\ )?[\w.-]+:(?:\ [|>"'\[{\w$/].*)? | -\ [\w"'*./-]\S*
+        | (?:-\ )?[\w.-]+:(?:\ [|>"'\[{\w$/].*)? | -\ [\w"'./-]\S*
     )
     """,
     re.VERBOSE,
 )
 _COMMENT = re.compile(
     r"""
-    ^\s*(?: \#(?!!|SBATCH|PBS|BSUB|\$)(?!\s*(?:sudo|nvidia-smi|docker|podman|kubectl|k3s|crictl|cat|ls|grep|dmesg|journalctl|lspci
-        |lsmod
+    ^\s*(?: \#(?!!|\d|SBATCH|PBS|BSUB|\$)(?!\s*(?:sudo|nvidia-smi|docker|podman|kubectl|k3s|crictl|cat|ls|grep|dmesg|journalctl
+        |lspci|lsmod
         |systemctl|modprobe|mokutil|s(?:control|info|run|batch)|python3?|pip3?|conda|helm|ip|ib\w+|export|cd|echo|dpkg|apt|dnf|rpm
         |zypper|pacman|uname|env|ps|dcgmi|nvcc|ldd|ldconfig|mount|findmnt)\b)
       | // | /\* | \*\s | ; | <!-- )

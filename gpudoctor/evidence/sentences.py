@@ -20,6 +20,7 @@ _GOES_ON = re.compile(r",? [a-zà-ÿ]+ [a-zà-ÿ]+")
 _OPTION = re.compile(r"\s-{1,2}\w[\w-]*[ =]?[\"'`]")
 _PIPED = re.compile(r"[\"'`]\s*[|>&;]")
 _SENTENCE = re.compile(r"^(?:\[[ xX]\]|[QA]:|[\s>*•\d.:)(-]){0,8}(?:[A-Za-zÀ-ÿА-я¿¡]|[\"“„«`]|[一-鿿぀-ヿ])")
+_ASKS = re.compile(r"[\s>*]*Q\d*:.*[\"“„«`'].*\?\s*$")  # in a list of questions and answers
 _PLAIN = re.compile(r"\b[a-zà-ÿа-я]{1,}\b")
 _OF_PROGRAM = re.compile(
     r"""
@@ -120,14 +121,20 @@ def _paragraphs(lines: Lines) -> Iterator[Lines]:
 
 
 def _is_wrapped(paragraph: Lines) -> bool:
-    return 1 < len(paragraph) <= MOST_WRAPPED and all(len(line) >= LEAST_WIDTH for _, line in paragraph[:-1])
+    *upper, _ = [line for _, line in paragraph] or [""]
+    return (
+        0 < len(upper) < MOST_WRAPPED
+        and all(len(line) >= LEAST_WIDTH for line in upper)
+        and any(not line.rstrip().endswith((".", "!", "?", ":")) for line in upper)
+    )
 
 
 def _quoting(paragraph: Lines) -> Iterable[int]:
     """All lines of a wrapped paragraph, as a quote may go on in the next line."""
     if _is_wrapped(paragraph) and _is_prose(paragraph):
         return [number for number, _ in paragraph]
-    return [number for number, line in paragraph if _quotes(line)]
+    goes_on = any(_OF_PROGRAM.search(line) for _, line in paragraph)  # a message of several lines
+    return [number for number, line in paragraph if _quotes(line) and not (goes_on and line.lstrip()[:1].islower())]
 
 
 def _is_prose(paragraph: Lines) -> bool:
@@ -147,6 +154,8 @@ def _quotes(line: str) -> bool:
     if not _SENTENCE.match(line) or _OF_PROGRAM.search(around) or _OPTION.search(line) or _PIPED.search(line) or NEXT.match(line):
         return False
     words = len(_PLAIN.findall(around))
+    if _ASKS.match(line):
+        return True
     quotes = [match for match in _QUOTE.finditer(line) if len(match[0].split()) > 1 or len(match[0]) > 24]
     if not quotes:
         return words >= LEAST_WORDS + 2 and bool(_CODE_NAME.search(around))

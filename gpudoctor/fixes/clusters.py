@@ -22,7 +22,7 @@ _NAMES = re.compile(
     r"""
     (?P<rke2>rancher/rke2|\brke2(?:-agent|-server)?\b|\+rke2r\d)
     | (?P<k3s>rancher/k3s|\bk3s(?:-agent)?\b|\+k3s\d)
-    | (?P<microk8s>\bmicrok8s\b)
+    | (?P<microk8s>\bmicrok8s\b(?!-like))
     | (?P<crio>\bcrio\b|\bCRI-O\b|runtime\ handler\ \S+\ from\ runtime\ list\ map)
     | (?P<k0s>/(?:etc|lib)/k0s\b|\bk0s(?:worker|controller)?\b|\+k0s\b)
     """,

@@ -63,7 +63,9 @@ def slower_than_siblings(facts: Facts) -> Iterator[Finding]:
     clocks = {}
     for gpu in known(lambda: facts.nvml.gpus, ()):
         load, clock = known(lambda gpu=gpu: gpu.get("UtilizationRates.gpu"), 0), known(lambda gpu=gpu: gpu.clocks_mhz["sm"], 0)  # type: ignore[misc]
-        if load >= BUSY and clock and not known(lambda gpu=gpu: gpu.clock_reasons, ()):  # type: ignore[misc]
+        reasons = known(lambda gpu=gpu: gpu.clock_reasons, None)  # type: ignore[misc]
+        is_judged_alone = reasons is not None and known(lambda gpu=gpu: gpu.maximum_clocks_mhz["sm"], 0)  # type: ignore[misc]
+        if load >= BUSY and clock and not reasons and not is_judged_alone:
             clocks[gpu.index] = clock
     most = max(clocks.values(), default=0)
     for index, clock in clocks.items():
