@@ -6,8 +6,10 @@ import json
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import machine
 import pytest
 from click.shell_completion import BashComplete
@@ -33,6 +35,24 @@ def test_the_version_can_be_asked_for_as_elsewhere() -> None:
 def test_help_is_a_command_too(words: tuple[str, ...]) -> None:
     assert run("help", *words).stdout == run(*words, "--help").stdout
     assert run("help").stdout == run("--help").stdout
+
+
+def _help_pages(group: click.Group, *names: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        assert command
+        yield (*names, name), run(*names, name, "--help").stdout
+        if isinstance(command, click.Group):
+            yield from _help_pages(command, *names, name)
+
+
+def test_help_pages_have_no_control_characters() -> None:
+    """click keeps its own mark for lines as they are, a backspace, unless an empty line is before it."""
+    pages = {(): run("--help").stdout, **dict(_help_pages(main))}
+    assert len(pages) > 40
+    assert {words: page for words, page in pages.items() if not page.replace("\n", "").isprintable()} == {}
+    assert "\b" not in run().stderr + run("fleet").stderr
+    assert "x08" not in run().stderr + run("fleet").stderr
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ Examples:
   gpudoctor fix                          print the fixes as a script
   gpudoctor explain train.log            find the cause in a log
   gpudoctor explain Xid 79               look up a code
+
 \b
 Shell completion: gpudoctor completion --help
 """

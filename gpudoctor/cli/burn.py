@@ -35,6 +35,7 @@ Examples:
   gpudoctor burn --save burn.json -o burn.html
   gpudoctor burn --acceptance --expect rack7.yaml --serials -o accepted.html
   gpudoctor burn --resume                  after ^C: the rest of it
+
 \b
 Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
 3 gpudoctor itself failed.

@@ -36,6 +36,7 @@ Examples:
   gpudoctor check --image pytorch-24.08            a container of an image
   gpudoctor check --container trainer              a running container
   gpudoctor check --log train.log                  this machine and a log
+
 \b
 Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
 3 gpudoctor itself failed.

@@ -22,10 +22,12 @@ Your own settings are in ~/.config/gpudoctor.toml:
   python = "~/train/.venv"    # the environment to examine
   redact = true               # hide names and paths in all output
   registry = "mirror.example.com"
+
 \b
   [ignore.PROBLEM]            # shown, but does not count
   reason = "replaced next week"
   until = 2027-01-31
+
 \b
 A project can set level, redact = true and ignore in its pyproject.toml, under
 [tool.gpudoctor]. Options override settings.

@@ -19,10 +19,12 @@ _EPILOG = """\
 Examples:
   gpudoctor diff yesterday.json today.json     why is it worse today?
   gpudoctor diff good-node.json bad-node.json  why is this node worse?
+
 \b
 A and B are files from gpudoctor: snapshots (check --save), JSON or HTML
 reports, or bundles. For two snapshots every reply is compared, and gpudoctor
 tests which difference explains the problem.
+
 \b
 Exit code: 0 no meaningful difference, 1 differences found, 2 wrong usage.
 """

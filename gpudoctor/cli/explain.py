@@ -26,10 +26,12 @@ Examples:
   gpudoctor explain 'invalid device ordinal'     a message
   gpudoctor explain train.log dmesg.txt          find the cause in these files
   sudo dmesg | gpudoctor explain -
+
 \b
 Files: tracebacks and training logs, dmesg and the journal, nvidia-smi (plain,
 -q, -q -x), nvidia-bug-report.log(.gz), torch's collect_env, NCCL_DEBUG=INFO
 logs, output of Docker, pip and compilers, gpudoctor snapshots.
+
 \b
 Exit code: 0 explained, 2 wrong usage, 3 nothing recognised.
 """

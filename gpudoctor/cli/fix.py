@@ -36,9 +36,11 @@ Examples:
   gpudoctor fix -o fix.sh                write the script; then: sh fix.sh
   gpudoctor fix --run                    ask before each step, then run it
   gpudoctor fix --replay machine.json    fixes for a saved snapshot
+
 \b
 --run never reboots and never resets a GPU; it shows what to type. It does not
 touch a GPU in use, and it stops at the first step that fails.
+
 \b
 Exit code: 0 printed, or all problems fixed; 1 a step failed or problems
 remain; 2 wrong usage; 3 gpudoctor itself failed; 130 interrupted.

@@ -20,10 +20,12 @@ Examples:
   gpudoctor gate --expect-gpus 8          also fail if GPUs are missing
   gpudoctor gate --also nvlink-link-down  also fail if an NVLink is down
   gpudoctor gate --replay node017.json    judge a snapshot
+
 \b
 Only faults that are certain, and that a second look finds again, make a node
 unfit: see docs/gate.md for the list. Warnings, time limits and checks that
 could not look do not.
+
 \b
 Exit code: 0 fit, or unsure; 1 unfit; 2 wrong usage; 3 unsure, with --strict.
 """

@@ -32,6 +32,7 @@ Examples:
   gpudoctor hang --pid 4711 --for 20     look for longer
   gpudoctor hang /tmp/nccl_trace_rank_*  compare the dumps of all ranks
   gpudoctor hang rank0.log rank1.log     after a watchdog gave up
+
 \b
 Exit code: 0 nothing hangs, 1 a cause was found, 2 wrong usage, 3 it hangs
 and no cause was found, or it could not be judged.

@@ -33,6 +33,7 @@ Examples:
   gpudoctor list driver           the checks of an area
   gpudoctor list --problems nccl  problems with this word in id or title
   gpudoctor list --practices      what keeps a GPU busy
+
 \b
 Details: gpudoctor explain ID
 """

@@ -19,9 +19,11 @@ _EPILOG = """\
 Examples:
   gpudoctor mcp                                   what a client starts
   claude mcp add gpudoctor -- gpudoctor mcp
+
 \b
 A client starts it and talks to it over standard input and output. Its tools
 check, explain, replay, diff, list and fix only read, and return redacted text.
+
 \b
 Exit code: 0 the client closed the connection, 2 the package mcp is missing.
 """

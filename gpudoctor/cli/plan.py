@@ -35,6 +35,7 @@ Examples:
   gpudoctor plan jax --replay machine.json
   gpudoctor plan torch --for dockerfile
   gpudoctor plan sglang --gpu 'NVIDIA GB200' --driver 580.95.05 --python 3.12 --glibc 2.39
+
 \b
 Exit code: 0 a release runs here, 1 none does, 2 wrong usage.
 """

@@ -41,6 +41,7 @@ Examples:
   gpudoctor profile --save before.json -- python train.py
   gpudoctor profile --kernel layer_norm -- python train.py
   gpudoctor profile --compare before.json after.json
+
 \b
 Exit code: that of the command; with --compare 0, or 1 if a step is slower.
 2 wrong usage.

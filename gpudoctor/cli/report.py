@@ -32,10 +32,12 @@ Examples:
   gpudoctor report --bundle report.tar.gz       everything, to attach
   gpudoctor report --container trainer -o c.md  a running container
   gpudoctor report machine.json -o report.xml   from a snapshot, as JUnit
+
 \b
 The report is redacted, even on a terminal, unless --no-redact is given.
 FILE is a file from gpudoctor: a snapshot (check --save), a JSON or HTML
 report, or a bundle. Without FILE this machine is checked first.
+
 \b
 Exit code: 0 written, 2 wrong usage, 3 gpudoctor itself failed.
 """

@@ -53,6 +53,7 @@ Examples:
   gpudoctor run --image pytorch-24.08 --user me          new files belong to you
   gpudoctor run --image pytorch-24.08 --dry-run          only print the command
   gpudoctor run --image repository/name:tag --docker-option --cpus=4
+
 \b
 Exit code: that of the command inside; 125, 126 or 127 if the engine could not
 start it, as with docker; 2 wrong usage, 3 no engine or no image.

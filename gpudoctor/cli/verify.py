@@ -28,11 +28,13 @@ Examples:
   gpudoctor verify                                after gpudoctor check
   gpudoctor verify report.json                    re-run what failed in it
   gpudoctor verify report.html --append issue.md  add the result to a ticket
+
 \b
 REPORT is a file from gpudoctor: a JSON or HTML report, a snapshot or a bundle.
 Without it, the last gpudoctor check of this user is meant.
 It must be from this machine. The same Python is examined. Programs, images and
 containers that a report names are started only if you name them here, too.
+
 \b
 Exit code: 0 everything is fixed, 1 something is not, 2 wrong usage,
 3 some checks could not run again.

@@ -37,6 +37,7 @@ Examples:
   gpudoctor watch --container trainer --for 30s -o watch.html
   gpudoctor watch --job 1234 --stream > watch.jsonl
   gpudoctor watch --for 30s --save watch.json && gpudoctor check --replay watch.json
+
 \b
 Exit code: that of the command; without one 0, or 1 with problems at or above
 --fail-on. 2 wrong usage, 3 nothing could be watched.

@@ -45,6 +45,7 @@ Examples:
   gpudoctor why --metric '([0-9.]+) tokens/s' --at-least 900 -- python bench.py
   gpudoctor why --like good.json -- python train.py
   gpudoctor why --container trainer -- python train.py
+
 \b
 Exit code: 0 the command worked, 1 it did not and a cause was found, 2 wrong
 usage, 3 it did not and no cause was found.

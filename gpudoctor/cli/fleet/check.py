@@ -28,8 +28,10 @@ Examples:
   gpudoctor fleet check -w gpu[01-16] --engine slurm --engine-options --gres=gpu:8
   gpudoctor fleet check --engine kubernetes -o fleet.html
   gpudoctor fleet check -w node[001-128] --drain slurm   ask, then drain
+
 \b
 A node needs a Python 3.8+ and nothing else; nothing is installed or left there.
+
 \b
 Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
 3 no node answered, 130 interrupted.

@@ -14,11 +14,13 @@ Examples:
   gpudoctor fleet collective -w node[01-16] --python /opt/train/bin/python
   gpudoctor fleet collective -w gpu[01-04] --engine slurm --engine-options --gres=gpu:8
   gpudoctor fleet collective -w node[01-16] --expect 180
+
 \b
 Each node needs a Python with torch; the nodes must reach each other by these
 names. All nodes run all-reduce, all-gather and all-to-all; then halves of the
 set, until the node that makes it slow or fail is found. What decided is then
 measured again, in turn with the other nodes; a node is named only if it repeats.
+
 \b
 Exit code: 0 no node is at fault, 1 a node is slow, fails or did not start,
 2 wrong usage, 3 not sure or fewer than two nodes could start, 130 interrupted.

@@ -15,9 +15,11 @@ _EPILOG = """\
 Examples:
   gpudoctor fleet diff day1 day2              two folders of fleet check --save
   gpudoctor fleet diff monday.json today.json
+
 \b
 OLD and NEW are folders of snapshots, or the JSON reports of fleet check or
 fleet merge.
+
 \b
 Exit code: 0 nothing changed, 1 something changed, 2 wrong usage.
 """

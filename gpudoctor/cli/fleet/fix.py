@@ -21,9 +21,11 @@ Examples:
   gpudoctor fleet fix day1                   print all scripts
   gpudoctor fleet fix day1 -o fixes          write fixes/1.sh, fixes/2.sh, …
   clush -w $(cat fixes/1.nodes) -c fixes/1.sh --dest /tmp/fix.sh
+
 \b
 Nodes that need exactly the same steps share a script. Read a script before you
 run it: gpudoctor fix --help says what it does and leaves to you.
+
 \b
 Exit code: 0 printed or written, 2 wrong usage.
 """

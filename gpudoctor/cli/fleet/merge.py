@@ -15,9 +15,11 @@ Examples:
   gpudoctor fleet merge day1                    all files in a folder
   gpudoctor fleet merge *.json -o fleet.html -o fleet.json
   gpudoctor fleet merge day1 -w node[001-128]   report nodes without a file
+
 \b
 A file is a snapshot (check --save), a JSON or HTML report, or a bundle. It is
 named after its node: node017.json.
+
 \b
 Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
 3 no node could be judged.

@@ -30,9 +30,11 @@ Examples:
   gpudoctor images lint . -o lint.sarif         for code scanning
   gpudoctor images lint --format github .       as annotations on GitHub
   gpudoctor images lint --rules                 list the rules and the reasons
+
 \b
 A comment in the line, above it or above its instruction disables a rule:
   # gpudoctor: ignore=RULE,…
+
 \b
 Exit code: 0 nothing at or above --fail-on, 1 faults found, 2 wrong usage or
 a file that cannot be read. info never counts.
