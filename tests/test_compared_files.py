@@ -75,7 +75,17 @@ def test_the_baseline_has_units_and_can_be_removed(files: Path) -> None:
     assert (result.exit_code, uuid in result.stderr) == (2, True)
     assert run("baseline", "remove", uuid[:12]).stdout.startswith("Removed 1 GPU from ")
     assert run("baseline", "show").exit_code == 2
-    assert "nothing to remove" in run("baseline", "remove").stderr
+    assert "nothing to remove" in run("baseline", "remove", "--all").stderr
+
+
+def test_the_whole_baseline_is_removed_on_request_only(files: Path) -> None:
+    assert run("baseline", "save", "good/snapshot.json").exit_code == 0
+    for words in ((), ("",), ("GPU-", ""), ("--all", "GPU-")):
+        result = run("baseline", "remove", *words)
+        assert (result.exit_code, result.stdout) == (2, "")
+    assert run("baseline", "show").exit_code == 0
+    assert run("baseline", "remove", "--all").exit_code == 0
+    assert run("baseline", "show").exit_code == 2
 
 
 def test_a_baseline_without_units_is_read(files: Path) -> None:

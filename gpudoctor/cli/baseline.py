@@ -89,16 +89,22 @@ def show(file: Path | None, form: str | None, destination: Path | None) -> None:
 
 @command.command()
 @click.argument("gpus", nargs=-1, metavar="[GPU]…")
+@click.option("--all", "everything", is_flag=True, help="Remove all GPUs.")
 @_FILE
-def remove(gpus: tuple[str, ...], file: Path | None) -> None:
-    """Remove GPUs, by UUID or name, from the baseline; without GPU, the whole baseline."""
+def remove(gpus: tuple[str, ...], everything: bool, file: Path | None) -> None:
+    """Remove GPUs, by UUID or name, from the baseline."""
     from gpudoctor.cli import output
     from gpudoctor.files import baseline
+
+    if everything and gpus:
+        raise click.UsageError("give the GPUs to remove, or --all.")
+    if not everything and not any(name.strip() for name in gpus):
+        raise click.UsageError("give the GPUs to remove (gpudoctor baseline show), or --all.")
 
     path, found = file or baseline.default_path(), baseline.read(file)
     if not found.gpus:
         raise UserError("no baseline saved yet: there is nothing to remove")
-    left = baseline.without(found, gpus or tuple(found.gpus))
+    left = baseline.without(found, tuple(found.gpus) if everything else gpus)
     output.must_be_writable(path)
     output.write(path, baseline.dump(left))
     output.show(f"Removed {_gpus(len(found.gpus) - len(left.gpus))} from {path}.\n")

@@ -125,8 +125,8 @@ def without(old: Baseline, names: Sequence[str]) -> Baseline:
         return uuid.startswith(name) or uuid.removeprefix("GPU-").startswith(name) or old.gpus[uuid].name == name
 
     for name in names:
-        if not any(is_meant(uuid, name) for uuid in old.gpus):
-            raise UserError(f"no GPU {name} in the baseline; it has {', '.join(old.gpus) or 'none'}")
+        if not name.strip() or not any(is_meant(uuid, name) for uuid in old.gpus):
+            raise UserError(f"no GPU {name or repr(name)} in the baseline; it has {', '.join(old.gpus) or 'none'}")
     gone = {uuid for uuid in old.gpus for name in names if is_meant(uuid, name)}
     return Baseline(schema=SCHEMA, gpus={uuid: saved for uuid, saved in old.gpus.items() if uuid not in gone})
 
