@@ -139,12 +139,24 @@ script_or_json = click.option(
 )
 
 
+def _once(context: click.Context, parameter: click.Parameter, paths: tuple[Path, ...]) -> Path | None:
+    """click alone keeps the last one and drops the others, which are then missing, or those of an earlier run."""
+    if len(paths) < 2:
+        return paths[0] if paths else None
+    more = " For more formats: --save FILE, then gpudoctor report FILE -o …" if _saves(context) else ""
+    raise click.UsageError(f"{parameter.opts[0]} was given {len(paths)} times, but only one file is written.{more}")
+
+
+def _saves(context: click.Context) -> bool:
+    return any(parameter.name == "save" for parameter in context.command.params)
+
+
 def output(help: str = "Write to FILE.") -> Option:
-    return click.option("-o", "--output", "destination", metavar="FILE", type=PATH, help=help)
+    return click.option("-o", "--output", "destination", metavar="FILE", type=PATH, multiple=True, callback=_once, help=help)
 
 
 def save(help: str) -> Option:
-    return click.option("--save", metavar="FILE", type=PATH, help=help)
+    return click.option("--save", metavar="FILE", type=PATH, multiple=True, callback=_once, help=help)
 
 
 def verbose(help: str = "Show all evidence.") -> Option:
