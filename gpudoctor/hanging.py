@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from gpudoctor import catalog, evidence
+from gpudoctor import catalog, evidence, explaining
 from gpudoctor.checkup import Checkup
 from gpudoctor.collect import collect
 from gpudoctor.errors import UserError, WorkError
@@ -38,7 +38,7 @@ class Asked:
 
 
 def looked(asked: Asked, tell: Tell) -> Checkup:
-    """UserError if the program is not there, or a file cannot be read."""
+    """UserError if the program is not there, or a file cannot be read; WorkError if nothing in the files is known."""
     proc = Proc()
     tree = looking.tree_of(proc, asked.pid, asked.job)
     read = given.read(asked.files)
@@ -54,7 +54,11 @@ def looked(asked: Asked, tell: Tell) -> Checkup:
             answers = evidence.added(answers, read.texts)
     answers = replace(answers, level="quick", replies={**answers.replies, QUESTION: reply})
     judging = [id for id, check in catalog.checks().items() if {id, check.area} & CHECKS and check.level == "quick"]
-    return Checkup(snapshot=answers, checks=judging)
+    found = Checkup(snapshot=answers, checks=judging)
+    if tree is None and not (read.dumps or read.timeouts or explaining.explained_anything(found.report)):
+        files = asked.files[0] if len(asked.files) == 1 else "these files"
+        raise WorkError(f"nothing in {files} is recognised: neither a dump of the flight recorder nor a message of a rank")
+    return found
 
 
 def _machine() -> Snapshot:

@@ -302,6 +302,35 @@ def test_wrong_usage_is_one_line_and_exit_code_2(arguments: list[str], said: str
     assert "Traceback" not in done.output
 
 
+@pytest.mark.parametrize(
+    ("contents", "code", "said"),
+    [
+        (("",), 2, "Error: f0 is empty\n"),
+        (("", " \n"), 2, "Error: all 2 files are empty\n"),
+        (("\x01\x02 two words",), 3, "Error: nothing in f0 is recognised: neither a dump"),
+        (("a line", "", '{"a": [1,'), 3, "Error: nothing in these files is recognised"),
+    ],
+)
+def test_files_that_show_nothing_are_not_healthy(
+    contents: tuple[str, ...], code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, content in enumerate(contents):
+        Path(f"f{number}").write_text(content)
+    done = CliRunner().invoke(main, ["hang", *(f"f{number}" for number in range(len(contents)))])
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (code, "", 1)
+    assert done.stderr.startswith(said)
+
+
+def test_a_failed_container_start_without_an_image_is_not_the_subject(tmp_path: Path) -> None:
+    log = tmp_path / "docker.txt"
+    log.write_text('docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].\n')
+    done = CliRunner().invoke(main, ["hang", str(log)])
+    assert done.exit_code == 3
+    assert "Image" not in done.stdout
+    assert "gpudoctor explain FILE" in done.stdout
+
+
 def test_files_alone_are_judged_and_the_snapshot_gives_the_same_verdict(tmp_path: Path) -> None:
     files = [str(RECORDED / f"trace_rank_{rank}") for rank in (0, 1)]
     saved = tmp_path / "hang.json"

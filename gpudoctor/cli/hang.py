@@ -87,11 +87,13 @@ def command(
         found = hanging.looked(hanging.Asked(pid, job, seconds, native, dump, files), tell)
     shown = output.saved(found, how, save)
     delivered = delivering.Form(form, destination, verbose, quiet)
+    is_in_vain = pid is None and job is None and not found.report.diagnosis
+    hints = "\nFor faults other than a hang: gpudoctor explain FILE\n" * is_in_vain
     if destination:
-        delivering.write(shown, delivered, destination, "")
+        delivering.write(shown, delivered, destination, hints)
     else:
         sharing.tell_shown(shown)
-        delivering.show(shown, delivered, "")
+        delivering.show(shown, delivered, hints)
     context.exit(_exit_code(found))
 
 

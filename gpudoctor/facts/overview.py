@@ -19,7 +19,7 @@ def target(facts: Facts) -> dict[str, Any]:
             "kind": lambda: _kind(facts),
             "image": lambda: _start(facts)["image"],
             "container_name": lambda: _start(facts)["container"],
-            "container_engine": lambda: f"{_start(facts)['engine']} {_start(facts)['version']}",
+            "container_engine": lambda: f"{_start(facts)['engine']} {_start(facts)['version']}".strip(),
             "gpu_mode": lambda: _start(facts)["mode"],
             "asked": lambda: _start(facts)["asked"],
             "expected_gpus": lambda: facts.expected["gpus"],
@@ -44,8 +44,11 @@ def target(facts: Facts) -> dict[str, Any]:
 
 
 def _start(facts: Facts) -> dict[str, Any]:
-    """How the examined container started."""
-    return dict(facts.replies.value("container-start"))
+    """How the examined container started. A text may show a failed start without its image: then no container was examined."""
+    found = dict(facts.replies.value("container-start"))
+    if not (found["image"] or found["container"]):
+        raise Skip("the text names no image")
+    return found
 
 
 def _kind(facts: Facts) -> str:

@@ -23,10 +23,11 @@ class Given(NamedTuple):
 
 
 def read(paths: Iterable[str]) -> Given:
-    """UserError if a file cannot be read, or is neither a dump nor a text."""
+    """UserError if a file cannot be read, or is neither a dump nor a text, or if all files are empty."""
     paths = list(_files(paths))
     dumps, timeouts = [], []
     texts: Evidence | None = None
+    is_filled = False
     for path in paths:
         if _is_dump(path):
             dumps.append(recorder.read(path))
@@ -35,6 +36,9 @@ def read(paths: Iterable[str]) -> Given:
         pieces = _seen(source.chunks(path), reading)
         texts = (texts or evidence.Evidence()).with_text(path, next(pieces, b""), pieces)
         timeouts += reading.end()
+        is_filled = is_filled or reading.is_filled
+    if texts and not (dumps or is_filled):
+        raise UserError(f"{paths[0]} is empty" if len(paths) == 1 else f"all {len(paths)} files are empty")
     return Given(dumps, timeouts[: logs.MOST_FOUND], texts)
 
 

@@ -34,9 +34,12 @@ class Found:
     def __init__(self, name: str) -> None:
         self.name = name
         self.timeouts: list[dict[str, Any]] = []
+        self.is_filled = False
+        """Whether there is more than blanks."""
         self._rest = b""
 
     def chunk(self, data: bytes) -> None:
+        self.is_filled = self.is_filled or bool(data.strip())
         *lines, self._rest = (self._rest + data).split(b"\n")
         self._rest = self._rest[:MOST_LINE]
         for line in lines:
