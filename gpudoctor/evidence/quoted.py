@@ -179,7 +179,7 @@ def _passed(lines: Lines) -> Iterator[int]:
 def _overcome(lines: Lines) -> Iterator[int]:
     """What was caught and worked in the end, and the name of a trigger whose state is good."""
     ended = max((number for number, line in lines if _SUCCEEDED.search(line)), default=0)
-    for (number, line), (_, below) in zip(lines, (*lines[1:], (0, "")), strict=True):
+    for (number, line), (_, below) in zip(lines, (*lines[1:], (0, "")), strict=False):
         if (number < ended and _CAUGHT.search(line)) or (_TRIGGER.match(line) and _GOOD_STATE.match(below)):
             yield number
 
