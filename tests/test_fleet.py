@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -30,14 +31,14 @@ from gpudoctor import catalog, doctor
 from gpudoctor.cli.fleet import draining
 from gpudoctor.files import snapshot
 from gpudoctor.fleet import draining as draining_lines
-from gpudoctor.fleet import kinds, majority, merging, nodesets, workers
+from gpudoctor.fleet import endings, kinds, losing, majority, merging, nodesets, workers
 from gpudoctor.fleet.aggregate import aggregated
 from gpudoctor.fleet.collected import Collector, Seen
 from gpudoctor.fleet.figures import Figures
 from gpudoctor.fleet.judging import Judge
-from gpudoctor.fleet.model import Fleet, State
-from gpudoctor.fleet.reading import Answers, Reader
-from gpudoctor.model import Figure, Reply, Status
+from gpudoctor.fleet.model import Fleet, Problem, State
+from gpudoctor.fleet.reading import Answers, Reader, kept
+from gpudoctor.model import Action, Figure, Reply, Status
 from gpudoctor.report import schema
 
 SCHEMAS = Path(__file__).parent / "schemas"
@@ -293,6 +294,51 @@ def test_one_script_for_the_nodes_that_need_the_same(planted: tuple[Path, dict[s
     assert set(first) == faults["power limit"]
     assert sorted(path.name for path in (tmp_path / "fixes").iterdir()) == ["1.nodes", "1.sh", "2.nodes", "2.sh"]
     subprocess.run(["sh", "-n", str(tmp_path / "fixes" / "1.sh")], check=True)
+
+
+def test_what_is_no_fault_of_a_node_neither_drains_it_nor_loses_its_gpus(tmp_path: Path) -> None:
+    day = tmp_path / "day"
+    day.mkdir()
+    for name, machine in (("n1", "h100"), ("n2", "h200-full"), ("n3", "h200-x2-full"), ("n4", "hang-connect")):
+        (day / f"{name}.json").write_bytes((Path(__file__).parent / "machines" / machine / "snapshot.json").read_bytes())
+    (day / "p1.json").write_text("Failed to initialize NVML")
+    (day / "n6.json").write_bytes(kept("n6", *endings.of(255, "ssh: Could not resolve hostname n6: Name or service not known")))
+    (day / "n7.json").write_bytes(kept("n7", *endings.of(255, "ssh: connect to host n7 port 22: No route to host")))
+    done = run("fleet", "merge", str(day), "-w", "n[1-4,9]", "--format", "json")
+    told = json.loads(done.stdout)
+    lost = {node["name"]: node["lost_gpus"] for node in told["nodes"] if node["state"] == "answered"}
+    assert lost == dict.fromkeys(("n1", "n2", "n3", "n4"), 0)
+    assert not any(group["lost_gpus"] for group in told["groups"] if any(item["kind"] == "problem" for item in group["items"]))
+    assert [drain["nodes"] for drain in told["drains"]] == ["n7"]
+    text = run("fleet", "merge", str(day), "-w", "n[1-4,9]").stdout
+    assert re.search(r"(?m)^  · p1: the answer cannot be used$", text)
+    assert re.search(r"(?m)^  · n9: no file of this node$", text)
+    assert re.search(r"(?m)^  · n6: its name is not known here$", text)
+
+
+def _problem(id: str, area: str, gpu: int | None = None) -> Problem:
+    return Problem(id, "A title", "", Status.FAIL, Action.NONE, "a-check", area, gpu)
+
+
+@each(
+    ("problem", "gpus"),
+    [
+        (_problem("nvlink-link-down", "links", 5), (5,)),
+        (_problem("kernel-module-not-loaded", "driver"), (0, 1, 2, 3)),
+        (_problem("fewer-gpus-than-expected", "driver"), ()),  # those that are there can be used
+        (_problem("nccl-socket-interface-missing", "multi-gpu"), ()),
+        (_problem("cuda-visible-devices-hides-all-gpus", "cuda"), ()),
+        (_problem("hang-in-kernel", "job", 1), ()),
+        (_problem("framework-does-not-know-this-numpy", "python"), ()),
+    ],
+)
+def test_only_gpus_that_cannot_be_used_are_lost(problem: Problem, gpus: tuple[int, ...]) -> None:
+    assert losing.lost([problem], (), 4) == gpus
+
+
+def test_problems_that_lose_no_gpu_exist() -> None:
+    known = {problem.id for check in catalog.checks().values() for problem in check.problems}
+    assert {*losing.COUNTS, *losing._ELSEWHERE} <= known
 
 
 def test_draining_asks_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from gpudoctor.fleet import kinds, majority
+from gpudoctor.fleet import kinds, losing, majority
 from gpudoctor.fleet.collected import Seen
 from gpudoctor.fleet.draining import drains
 from gpudoctor.fleet.figures import Columns, Figures
@@ -20,9 +20,7 @@ from gpudoctor.fleet.traits import Alike
 from gpudoctor.model import Status
 from gpudoctor.version import __version__
 
-# Checks in these areas decide whether GPUs can be used at all.
 _PAIR = re.compile(r"GPU \d{1,3} (?:to|and) \d{1,3}")
-OF_ALL_GPUS = ("hardware", "driver", "cuda", "health", "multi-gpu", "links")
 
 
 def aggregated(seen: Sequence[Seen], alike: Alike) -> Fleet:
@@ -73,7 +71,11 @@ def _of_kind(name: str, members: Sequence[Seen], alike: Alike) -> tuple[Kind, li
     for place, difference in (each for found in everything for each in found):
         differences[answered[place].name].append(difference)
     expected = _gpus(members)
-    nodes = [_node(node, name, differences[node.name], expected, medians) for node in members]
+    missing = [_missing(node, common) if node.state.has_answered else 0 for node in members]
+    nodes = [
+        _node(node, name, differences[node.name], expected, absent, medians)
+        for node, absent in zip(members, missing, strict=True)
+    ]
     return Kind(name, len(members), sum(node.gpus for node in members), common), nodes
 
 
@@ -85,16 +87,31 @@ def _common(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 
 def _gpus(members: Iterable[Seen]) -> int | None:
-    """How many GPUs a node of this kind has."""
+    """How many GPUs a node of this kind has that lists none."""
     counts = Counter(node.gpus for node in members if node.gpus)
     return max(counts, key=lambda count: (counts[count], count)) if counts else None
 
 
-def _node(node: Seen, kind: str, differences: list[Difference], usual: int | None, medians: majority.Medians) -> Node:
-    expected = node.expected_gpus or usual
+def _lists_none(node: Seen) -> bool:
+    """Whether it has GPUs that the driver does not offer; without either answer, nothing is known."""
+    return node.state is State.ANSWERED and not node.gpus and bool(node.on_bus or any(map(losing.takes, node.problems)))
+
+
+def _missing(node: Seen, common: Mapping[str, str]) -> int:
+    """How many GPUs are not there that were expected, that the bus has, or that most nodes of the kind have."""
+    if not node.gpus and not _lists_none(node):  # it was perhaps not asked
+        return 0
+    of_bus = node.on_bus if any(problem.id == "gpu-missing-from-driver" for problem in node.problems) else 0
+    usual = int(common.get("GPUs", "0"))
+    return max((node.expected_gpus or max(of_bus, usual)) - node.gpus, 0)
+
+
+def _node(
+    node: Seen, kind: str, differences: list[Difference], usual: int | None, missing: int, medians: majority.Medians
+) -> Node:
     gpus = node.gpus if node.state.has_answered else None
+    expected = node.expected_gpus or (gpus + missing if gpus else usual)
     lost = _lost(node, max(expected or 0, gpus or 0))
-    missing = max((expected or 0) - gpus, 0) if gpus is not None else 0
     return Node(
         node.name,
         node.state,
@@ -105,7 +122,7 @@ def _node(node: Seen, kind: str, differences: list[Difference], usual: int | Non
         gpus,
         expected,
         lost,
-        max(len(lost), missing),
+        max(len(lost), sum(gpu < node.gpus for gpu in lost) + missing),
         node.versions,
         tuple(_placed(problem, node.dead) for problem in node.problems),
         tuple(sorted(differences, key=majority.rank)),
@@ -117,19 +134,15 @@ def _node(node: Seen, kind: str, differences: list[Difference], usual: int | Non
 
 def _placed(problem: Problem, dead: Sequence[int]) -> Problem:
     """With the GPU that is dead, if the check could not say which one it is about."""
-    is_its = problem.gpu is None and problem.status is Status.FAIL and problem.area in OF_ALL_GPUS and len(dead) == 1
+    is_its = problem.gpu is None and len(dead) == 1 and problem.area in losing.OF_ALL_GPUS and losing.takes(problem)
     return replace(problem, gpu=dead[0]) if is_its else problem
 
 
 def _lost(node: Seen, gpus: int) -> tuple[int, ...]:
     """The GPUs that cannot be used. Of a node that gave no answer nothing is known, so all of them."""
-    if not node.state.has_answered or node.state is State.NO_GPU:
+    if not node.state.has_answered or node.state is State.NO_GPU or _lists_none(node):
         return tuple(range(gpus))
-    failed = [problem for problem in node.problems if problem.status is Status.FAIL]
-    named = {problem.gpu for problem in failed if problem.gpu is not None}
-    if not node.dead and any(problem.gpu is None and problem.area in OF_ALL_GPUS for problem in failed):
-        return tuple(range(gpus))
-    return tuple(sorted(named | set(node.dead)))
+    return losing.lost(node.problems, node.dead, gpus)
 
 
 def _telling(figures: Figures, medians: majority.Medians) -> Iterator[Measured]:

@@ -19,7 +19,7 @@ _NO_PRODUCT = ("", "none", "not specified", "system product name", "to be filled
 class Seen:
     """A node before it is compared. product: of its maker. alike: question -> number of the compared parts.
 
-    gpus: how many the driver lists; dead: those of them that do not answer.
+    gpus: how many the driver lists; dead: those of them that do not answer. on_bus: how many the bus has.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Seen:
     gpu_names: tuple[str, ...] = ()
     gpus: int = 0
     dead: tuple[int, ...] = ()
+    on_bus: int = 0
     expected_gpus: int | None = None
     versions: dict[str, str] = field(default_factory=dict)
     alike: dict[str, int] = field(default_factory=dict)
@@ -73,6 +74,7 @@ def _of_report(name: str, report: Report, state: State, detail: str) -> Seen:
         gpu_names=tuple(str(gpu["name"]) for gpu in gpus if gpu.get("name")),
         gpus=len(gpus),
         dead=tuple(int(gpu.get("index", place)) for place, gpu in enumerate(gpus) if not gpu.get("name")),
+        on_bus=len(report.facts.get("pci_gpus") or ()),
         versions=versions(report),
         problems=tuple(_problem(entry, areas.get(entry.check, "")) for entry in report.diagnosis),
         figures=Figures.of(figure for figures in report.measured.figures.values() for figure in figures),

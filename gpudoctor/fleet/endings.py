@@ -9,6 +9,7 @@ from gpudoctor.plain import plain
 
 LONGEST = 200
 SSH_FAILED = 255
+NAME_UNKNOWN = "its name cannot be resolved"
 _SAID = (
     (State.HOST_KEY, r"host key verification failed|remote host identification has changed|no \S+ host key is known"),
     (State.REFUSED, r"permission denied|too many authentication failures|connection refused|access denied|not authorized"),
@@ -39,6 +40,6 @@ def of(code: int | None, said: str) -> tuple[State, str]:
 def _short(line: str) -> str:
     """Without the name of the node, as all nodes with this state are one group."""
     line = re.sub(r"^ssh: connect to host \S+ port \d+: ", "", line)
-    line = re.sub(r"^ssh: Could not resolve hostname \S+: ", "its name cannot be resolved: ", line)
+    line = re.sub(r"^ssh: Could not resolve hostname \S+: ", f"{NAME_UNKNOWN}: ", line)
     line = re.sub(r"^\S+@\S+: (?=Permission denied)|(?<=^Connection closed) by .*|^srun: error: ", "", line)
     return line[:LONGEST]

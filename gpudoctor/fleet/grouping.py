@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from gpudoctor.fleet import majority
+from gpudoctor.fleet import losing, majority
 from gpudoctor.fleet.model import TITLES, Difference, Group, Item, Node, Problem, State
 from gpudoctor.fleet.nodesets import folded
 from gpudoctor.model import Action, Status
@@ -145,8 +145,11 @@ def _rank_of_item(item: Item) -> tuple[int, int, int, tuple[int, int, str]]:
 
 
 def _lost(node: Node, items: Iterable[Item]) -> int:
-    """A GPU is counted in the group of what took it, not in that of a difference."""
-    return node.lost_gpus if any(item.status is Status.FAIL for item in items) or _lacks_gpus(items) else 0
+    """A GPU is counted in the group of what took it, not in that of a difference or of a fault elsewhere."""
+    items = list(items)
+    has_state = any(item.kind == "state" and item.status is Status.FAIL for item in items)
+    ids = {item.id for item in items if item.kind == "problem"}
+    return node.lost_gpus if has_state or _lacks_gpus(items) or losing.taken_by(node, ids) else 0
 
 
 def _lacks_gpus(items: Iterable[Item]) -> bool:

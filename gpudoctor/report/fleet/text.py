@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
+from gpudoctor.fleet import draining, nodesets
 from gpudoctor.fleet.model import Fleet, Group, Item, Kind
 from gpudoctor.model import Status
 from gpudoctor.report import words
@@ -37,8 +38,8 @@ def _lines(page: Page, fleet: Fleet, drain: bool) -> Lines:
         yield from page.paragraph(about_kind(kind), "  ", _INDENT)
     for title, groups in (("Differences, what costs most GPUs first", fleet.groups), ("On most nodes", fleet.common)):
         yield from _groups(page, title, groups)
-    if drain and fleet.drains:
-        yield from _drains(fleet)
+    if drain:
+        yield from _drains(page, fleet)
 
 
 def about_kind(kind: Kind) -> str:
@@ -97,10 +98,18 @@ def _of_item(item: Item, nodes: int) -> str:
     return item.words + explained
 
 
-def _drains(fleet: Fleet) -> Lines:
-    yield Text()
-    yield Text("To take bad nodes out of service, with Slurm or Kubernetes", "bold")
+def _drains(page: Page, fleet: Fleet) -> Lines:
+    kept = draining.kept(fleet.nodes)
+    if fleet.drains:
+        yield Text()
+        yield Text("To take bad nodes out of service, with Slurm or Kubernetes", "bold")
     for drain in fleet.drains:
         yield from to_paste(drain.slurm)
-    cordon = "kubectl cordon "
-    yield from to_paste(cordon + " ".join(drain.kubernetes.removeprefix(cordon) for drain in fleet.drains))
+    if fleet.drains:
+        cordon = "kubectl cordon "
+        yield from to_paste(cordon + " ".join(drain.kubernetes.removeprefix(cordon) for drain in fleet.drains))
+    if kept:
+        yield Text()
+        yield Text("Bad, but not to be taken out of service for it", "bold")
+    for reason, names in kept.items():
+        yield from map(Text, page.short(f"{nodesets.folded(names)}: {reason}", "  · ", _INDENT))
