@@ -279,6 +279,19 @@ def test_two_days_differ_in_what_was_planted(planted: tuple[Path, dict[str, set[
     assert run("fleet", "diff", str(tmp_path / "old.json"), str(old)).exit_code == 0
 
 
+def test_fewer_gpus_are_worse_and_a_failure_has_its_sign(tmp_path: Path) -> None:
+    for day, machine in (("day1", "h200-x2-full"), ("day2", "h200-full")):
+        (tmp_path / day).mkdir()
+        (tmp_path / day / "n2.json").write_bytes(
+            (Path(__file__).parent / "machines" / machine / "snapshot.json").read_bytes(),
+        )
+    days = [str(tmp_path / day) for day in ("day1", "day2")]
+    worse = run("fleet", "diff", *days, "-v").stdout.partition("Worse\n")[2].partition("\n\n")[0]
+    assert "  ✗ n2: GPUs 2 → 1" in worse.splitlines()
+    better = run("fleet", "diff", *reversed(days), "-v").stdout.partition("Better\n")[2]
+    assert "  · n2: GPUs 1 → 2" in better.splitlines()
+
+
 def _sound(faults: dict[str, set[str]]) -> set[str]:
     return {f"node{number:04d}" for number in range(1, NODES + 1)} - set().union(*faults.values())
 

@@ -11,7 +11,7 @@ from gpudoctor.fleet.nodesets import folded
 from gpudoctor.model import Action, Status
 
 _ORDER = ("state", "problem", "figure", "version", "setting")
-_STATES = {State.PARTIAL: Status.WARN, State.NO_PYTHON: Status.WARN, State.INTERRUPTED: Status.WARN}
+STATES = {State.PARTIAL: Status.WARN, State.NO_PYTHON: Status.WARN, State.INTERRUPTED: Status.WARN}
 _MOST_VALUE = 60  # characters of a value in a sentence
 Key = tuple[str, str, str]
 
@@ -58,7 +58,7 @@ def _items(nodes: Iterable[Node]) -> list[Item]:
 
 def _of_node(node: Node) -> Iterator[tuple[Key, Item, tuple[int, ...]]]:
     if node.state is not State.ANSWERED:
-        status = _STATES.get(node.state, Status.FAIL)
+        status = STATES.get(node.state, Status.FAIL)
         words = TITLES[node.state] + (f": {node.detail}" if node.detail else "")
         yield ("state", node.state.value, node.detail), Item("state", node.state.value, words, status), ()
     for problem in node.problems:

@@ -6,8 +6,9 @@ import msgspec
 from rich.text import Text
 
 from gpudoctor.fleet.comparing import SCHEMA, Comparison
+from gpudoctor.model import Status
 from gpudoctor.report import words
-from gpudoctor.report.layout import Lines, Page
+from gpudoctor.report.layout import Lines, Page, signed
 
 _TITLES = {"worse": "Worse", "changed": "Changed", "better": "Better"}
 _SHOWN = 20  # of each kind; -v shows all
@@ -21,7 +22,7 @@ def render(comparison: Comparison, width: int = 80, colours: bool = False, verbo
 def _lines(page: Page, comparison: Comparison) -> Lines:
     rows = zip(("Old", "New"), comparison.verdicts, comparison.nodes, comparison.lost_gpus, strict=True)
     for name, verdict, nodes, lost in rows:
-        yield Text(f"{name}  {words.label(verdict)}  {nodes:,} node{'s' * (nodes != 1)}, {lost:,} GPUs lost")
+        yield Text(f"{name}  {words.label(verdict)}  {nodes:,} node{'s' * (nodes != 1)}, {lost:,} GPU{'s' * (lost != 1)} lost")
     if comparison.is_same:
         yield Text("\nNo node changed.")
     for kind, title in _TITLES.items():
@@ -32,7 +33,9 @@ def _lines(page: Page, comparison: Comparison) -> Lines:
         yield Text(title, "bold")
         for change in changes if page.verbose else changes[:_SHOWN]:
             count = f" ({len(change.names)} nodes)" if len(change.names) > 1 else ""
-            yield from map(Text, page.wrap(f"{change.nodes}{count}: {change.what}", "  · ", "    "))
+            sign = "·" if change.status is Status.PASS else words.SIGNS[change.status]
+            said = page.wrap(f"{change.nodes}{count}: {change.what}", f"  {sign} ", "    ")
+            yield from map(Text, said) if sign == "·" else signed(change.status, said)
         if not page.verbose and len(changes) > _SHOWN:
             yield Text(f"  and {len(changes) - _SHOWN} more (-v)")
 
