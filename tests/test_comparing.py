@@ -122,6 +122,38 @@ def test_the_driver_and_libraries_come_before_compilers_and_programs_that_are_no
     assert [place for place in told if place in wanted] == wanted
 
 
+def test_what_the_problem_names_comes_first_and_nothing_is_promised_without_a_proof() -> None:
+    other, bad = load("h100"), load("h200-full")
+    older = [{**each, "version": "0.1"} if each["name"] == "numba" else each for each in other.replies["packages"].value]
+    good = replace(other, replies={**other.replies, "packages": Reply("ok", older)})
+    a, b = opened(good), opened(bad)
+    comparison = comparing.compare(a, b)
+    assert [entry.problem for entry in comparison.only[1]] == ["framework-does-not-know-this-numpy"]
+    assert (comparison.changes[0].question, comparison.changes[0].part) == ("packages", "numba")
+    text = compared.render(a, b, comparison)
+    assert "A was not checked for it: no GPU was measured in this run" in text
+    assert "none of which is proven to cause the problems in B" in text
+    assert comparison.rates == ()  # the counters of another model say nothing about these
+    assert "Error counters" not in text
+
+
+@each("part", ["free_bytes", "free_files"])
+def test_what_moves_all_the_time_is_no_difference(part: str) -> None:
+    taken = load("workstation")
+    replies = {**taken.replies, "home": Reply("ok", {"path": "/x", part: 63_000_000_000})}
+    later = with_reply(replace(taken, replies=replies), "home", part, 62_000_000_000)
+    assert comparing.compare(opened(replace(taken, replies=replies)), opened(later)).is_same
+
+
+def test_a_question_that_ran_out_of_time_is_no_difference() -> None:
+    taken = load("workstation")
+    slow, quick = (
+        replace(taken, replies={**taken.replies, "command:podman --version": reply})
+        for reply in (Reply("timeout"), Reply("ok", {"code": 0, "out": "podman version 4.3.1\n", "err": ""}))
+    )
+    assert comparing.compare(opened(slow), opened(quick)).is_same
+
+
 def test_the_hosts_of_two_containers_are_compared_too() -> None:
     taken = load("image-on-h200-x2-one-hidden")
     host = with_reply(replace(taken, replies=taken.host), "environment", "NCCL_P2P_DISABLE", "1").replies

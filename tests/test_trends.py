@@ -44,6 +44,7 @@ def moment(day: int, values: dict[str, int], boot: str = "a", uptime: float | No
             moment(9, {"uncorrectable ECC errors": 8}, "b", 90),
             ("0.125 per day", 1, "", True),
         ),
+        (moment(1, {"PCIe recoveries": 7}), moment(2, {"PCIe recoveries": 419_007}), ("419,000 per day", 419_000, "", False)),
         (moment(1, {"remapped rows": 7}), moment(9, {"remapped rows": 8}), ("0.125 per day", 1, "", False)),
     ],
 )

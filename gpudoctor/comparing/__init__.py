@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from gpudoctor.comparing import deciding, noise, parts, topics
+from gpudoctor.comparing import deciding, noise, parts, same_machine, topics
 from gpudoctor.comparing.deciding import HOST, name_of
 from gpudoctor.facts import Facts, counters
 from gpudoctor.facts.counters import Counters
@@ -80,7 +80,8 @@ def compare(one: Opened, other: Opened) -> Comparison:
     else:
         found = list(_of_reports(one.report, other.report))
     verdicts = one.report.verdict, other.report.verdict
-    rates = tuple(_rates(one.taken, other.taken)) if one.taken and other.taken else ()
+    is_one = not same_machine.difference(one.report, other.report)
+    rates = tuple(_rates(one.taken, other.taken)) if is_one and one.taken and other.taken else ()
     return Comparison(verdicts, worse, only, both, tuple(found), tuple(_figures(one.report, other.report)), rates)
 
 
@@ -124,6 +125,7 @@ def _ranked(
     checks = catalog.checks()
     read = set().union(*(_read_for(entry, checks[entry.check], bad) for entry in problems if entry.check in checks))
     likely = sorted(changes, key=lambda change: (change.question not in read, change.is_noise, change.question, change.part))
+    named = topics.named_by(problems)
     decides = deciding.decided(bad, good, [(change.question, change.part) for change in likely], problems)
     return sorted(
         (
@@ -138,8 +140,19 @@ def _ranked(
             )
             for change in changes
         ),
-        key=_rank,
+        key=lambda change: (
+            not change.decides,
+            change.is_noise,
+            not topics.is_named(change.question, change.part, named),
+            *_rank(change),
+        ),
     )
+
+
+def unchecked(entry: Diagnosis, report: Report) -> str:
+    """Why the report cannot tell whether its machine has this problem, too; "" if its check ran."""
+    rows = [row for row in (report.host if entry.on_host else report.checks) if row.id == entry.check]
+    return rows[0].message if rows and rows[0].status in (Status.SKIP, Status.BLOCKED) else ""
 
 
 def _read_for(entry: Diagnosis, check: Check, taken: Snapshot) -> set[str]:
@@ -171,7 +184,7 @@ def _of_question(question: str, first: Reply, second: Reply) -> Iterator[Change]
         return
     theirs, ours = parts.of(first), parts.of(second)
     if theirs.keys() != ours.keys() and (first.status != "ok" or second.status != "ok"):
-        is_noise = parts.UNASKED in statuses or noise.is_noise(question, "")
+        is_noise = bool(statuses & parts.UNANSWERED) or noise.is_noise(question, "")
         yield Change(question, parts.WHOLE, _told(first), _told(second), is_noise=is_noise)
         return
     for part in dict.fromkeys((*theirs, *ours)):

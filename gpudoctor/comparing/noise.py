@@ -21,7 +21,7 @@ _PARTS = re.compile(
         | temperature | utilization | energy | fanspeed | powerusage | performancestate | pciethroughput
         | memoryinfo | bar1 | clockinfo | currentclocks(event|throttle)reasons
         | runningprocesses | fieldvalues | lastbbx | maps
-        | seconds | timestamp | mtime
+        | seconds | timestamp | mtime | free_(bytes|files)
     ).*
     """,
     re.IGNORECASE | re.VERBOSE,

@@ -11,6 +11,7 @@ from gpudoctor.model import Reply
 WHOLE = ""
 STATUS = "status"
 MISSING, UNASKED = "missing", "not asked"  # statuses: it does not exist; it was not asked
+UNANSWERED = {UNASKED, "timeout"}  # statuses that say nothing about the machine unless they decide
 Parts = dict[str, Any]
 _MOST_LINES = 400  # of a text that is split into lines
 _NAMED = ("name", "path")

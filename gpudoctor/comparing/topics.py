@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from gpudoctor.comparing.deciding import HOST
+from gpudoctor.model import Diagnosis
 
 _DRIVER_FILES = "file:/(proc/driver|sys/module)/nvidia"
 # Matched with a question and a part of its answer, joined by a space: driver, GPUs, libraries, variables, the system.
@@ -25,3 +27,19 @@ def topic(question: str, part: str) -> int:
     """The smaller, the more likely to matter; REST if it can be anything."""
     said = f"{question.removeprefix(HOST)} {part}"
     return next((number for number, pattern in enumerate(_TOPICS) if pattern.match(said)), REST)
+
+
+_NAMES = re.compile(r"(?:packages|os-packages|environment|libraries|package-(?:hashes|files):(?P<package>\S+))")
+_WORD = re.compile(r"[a-z0-9_.+-]{3,}")
+
+
+def named_by(problems: Iterable[Diagnosis]) -> set[str]:
+    """The words of what was found and of its evidence; those that end a program are left out, as they name everything."""
+    said = (f"{entry.message} {[value for name, value in entry.evidence.items() if name != 'last_words']}" for entry in problems)
+    return {word.replace("-", "_") for words in said for word in _WORD.findall(words.lower())}
+
+
+def is_named(question: str, part: str, words: set[str]) -> bool:
+    """Whether a problem names this package, library or variable."""
+    found = _NAMES.fullmatch(question.removeprefix(HOST))
+    return found is not None and (found["package"] or part).lower().replace("-", "_") in words

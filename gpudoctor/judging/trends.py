@@ -33,9 +33,10 @@ class Rate:
 
     @property
     def words(self) -> str:
-        """`14.2 per day`, `7 per hour`."""
+        """`14.2 per day`, `7 per hour`, `419,000 per day`."""
         per, seconds = ("hour", _HOUR) if self.counter in PER_HOUR else ("day", _DAY)
-        return f"{self.rose * seconds / self.seconds:.3g} per {per}"
+        rate = float(f"{self.rose * seconds / self.seconds:.3g}")
+        return f"{rate:,.0f} per {per}" if rate >= 1000 else f"{rate:g} per {per}"
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 from rich.text import Text
 
-from gpudoctor.comparing import ABSENT, Change, Comparison
+from gpudoctor.comparing import ABSENT, Change, Comparison, unchecked
 from gpudoctor.comparing.deciding import HOST
 from gpudoctor.comparing.parts import STATUS, WHOLE
-from gpudoctor.model import Diagnosis, Opened, Status
+from gpudoctor.model import Diagnosis, Opened, Report, Status
 from gpudoctor.plain import plain
 from gpudoctor.report import findings, heading, overview, words
 from gpudoctor.report.json import INTERNAL, hide
@@ -92,8 +92,8 @@ class _Lines:
             yield Text()
 
     def _problems(self) -> Lines:
-        for letter, found in zip(LETTERS, self.comparison.only, strict=True):
-            yield from self._found(f"Only in {letter}", found)
+        for letter, found, other in zip(LETTERS, self.comparison.only, (self.other, self.one), strict=True):
+            yield from self._found(f"Only in {letter}", found, other.report)
         yield from self._found("In both", self.comparison.both)
         if not any((*self.comparison.only, self.comparison.both)):
             yield from self.page.paragraph(self._nothing_wrong())
@@ -105,7 +105,7 @@ class _Lines:
         but += [f"a check stopped with an error in {letter}" for letter, verdict in verdicts if verdict is Status.ERROR]
         return f"No problems found, but {' and '.join(but)}." if but else "No problems found in either of them."
 
-    def _found(self, title: str, found: tuple[Diagnosis, ...]) -> Lines:
+    def _found(self, title: str, found: tuple[Diagnosis, ...], other: Report | None = None) -> Lines:
         if not found:
             return
         yield Text(title, "bold")
@@ -113,6 +113,9 @@ class _Lines:
             first = group[0]
             said = f"{first.problem}: {'; '.join(findings.seen_by_all(group))}"
             yield from signed(first.status, self.page.short(said, f"  {words.SIGNS[first.status]} ", _INDENT))
+            if other and (reason := unchecked(first, other)):
+                letter = LETTERS[other is self.other.report]
+                yield from map(Text, self.page.short(f"{letter} was not checked for it: {reason}", _INDENT, _INDENT))
         yield Text()
 
     def _changes(self) -> Lines:
@@ -121,7 +124,11 @@ class _Lines:
         if not shown:
             return
         worse = self.comparison.worse
-        title = "Differences" if worse is None else f"Differences, most likely cause of the problems in {LETTERS[worse]} first"
+        title = "Differences"
+        if worse is not None and any(change.decides for change, _ in shown):
+            title += f", most likely cause of the problems in {LETTERS[worse]} first"
+        elif worse is not None and self.comparison.only[worse]:
+            title += f", none of which is proven to cause the problems in {LETTERS[worse]}"
         yield Text(title, "bold")
         for change, alike in shown:
             yield from self._change(change, alike)
@@ -166,9 +173,9 @@ class _Lines:
             if number >= _FIGURES and not self.page.verbose:
                 yield Text(f"  and {len(rates) - number} more (-v)")
                 return
-            since = f", since the {rate.since}" if rate.since else ""
+            since = f" since the {rate.since}" if rate.since else ""
             unusual = ", unusually fast" if rate.limit else ""
-            yield Text(f"  GPU {rate.gpu} {rate.counter}: {rate.before} to {rate.now}, {rate.words}{since}{unusual}")
+            yield Text(f"  GPU {rate.gpu} {rate.counter}: {rate.before:,} to {rate.now:,}, {rate.words}{since}{unusual}")
 
 
 def _first(telling: list[Change]) -> list[tuple[Change, int]]:
