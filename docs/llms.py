@@ -13,7 +13,7 @@ HEAD = """\
 > Finds out what is wrong with a machine with NVIDIA GPUs, a container, a Python environment or a running job, and what to type to
 > fix it. Commands: check, fix, why, explain, hang, watch, profile, plan, diff, report. Only fix --run changes a machine.
 
-`gpudoctor mcp` serves check, explain, replay, diff, list and fix to an MCP client (`pip install 'gpudoctor[mcp]'`).
+`gpudoctor mcp` serves check, explain, replay, diff, list and fix to an MCP client (`pip install '.[mcp]'` in a checkout).
 """
 
 

@@ -16,6 +16,7 @@ from stand_in import environment, run
 
 from gpudoctor.cli import mcp, mcp_tools
 from gpudoctor.files import snapshot
+from gpudoctor.fleet import cluster
 
 TOOLS = {"check", "replay", "explain", "diff", "list", "fix"}
 
@@ -86,7 +87,17 @@ def test_a_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "mcp", None)
     result = run("mcp")
-    assert (result.exit_code, result.stderr) == (2, f"Error: {mcp.MISSING}\n")
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert result.stderr.startswith("Error: gpudoctor mcp requires a package that is not installed: ")
+    assert result.stderr.endswith(f" '{mcp.REQUIRED}'\n")
+    assert sys.executable in result.stderr
+
+
+def test_the_packages_to_install_are_those_of_the_extras() -> None:
+    """gpudoctor is on no index yet, so that its extras cannot be installed by name."""
+    extras = (Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8")
+    for name, requirement in (("mcp", mcp.REQUIRED), ("kubernetes", cluster.REQUIRED)):
+        assert f'{name} = ["{requirement}"]\n' in extras
 
 
 def test_the_list_for_language_models_names_every_page() -> None:

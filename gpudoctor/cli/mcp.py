@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpudoctor.cli import COMMANDS
-from gpudoctor.errors import UserError
+from gpudoctor.errors import MissingPackage, UserError
 from gpudoctor.version import __version__
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ INSTRUCTIONS = (
     "Diagnoses NVIDIA GPU machines, containers, Python environments and logs. Start with check (level quick) on the machine or "
     "explain for a message. Nothing is changed: fix returns commands for a person to run."
 )
-MISSING = "gpudoctor mcp requires the package mcp: pip install 'gpudoctor[mcp]'"
+REQUIRED = "mcp>=1.10"
 
 
 @click.command(help=COMMANDS["mcp"], epilog=_EPILOG)
@@ -60,7 +60,7 @@ def _package() -> tuple[Any, Any, dict[str, str]]:
         from mcp.types import ToolAnnotations
     except ImportError as failure:
         if (failure.name or "").partition(".")[0] == "mcp":
-            raise UserError(MISSING) from None
+            raise MissingPackage("gpudoctor mcp", REQUIRED) from None
         raise UserError(f"the package mcp cannot be imported: {failure}") from None
     hints: Any = ToolAnnotations
     try:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpudoctor.errors import UserError, WorkError
+from gpudoctor.errors import MissingPackage, UserError, WorkError
 
 GPU = "nvidia.com/gpu"
 PRESENT = "nvidia.com/gpu.present"
@@ -20,6 +20,7 @@ KEPT_SECONDS = 600  # of a Job that has ended, if this program was killed before
 ROOTS = {"host": "/host", "driver": "/host/run/nvidia/driver"}
 IMAGES = {"host": "busybox:1.36", "driver": "busybox:1.36", "pod": "python:3.12-slim"}
 MOST_LOG_BYTES = 32 << 20
+REQUIRED = "kubernetes>=28"
 _CHUNK = 1 << 16
 
 
@@ -49,7 +50,7 @@ class Cluster:
         try:
             from kubernetes import client, config
         except ImportError:
-            raise UserError("--engine kubernetes needs the client: pip install 'gpudoctor[kubernetes]'") from None
+            raise MissingPackage("--engine kubernetes", REQUIRED) from None
         self._place = place
         self._run = run
         how = client.Configuration()
