@@ -14,6 +14,7 @@ from test_report import REPORT
 
 from gpudoctor import catalog, doctor
 from gpudoctor.coverage import coverage
+from gpudoctor.knowledge import expectations
 from gpudoctor.model import Difference, Reply, Report, Result, Skip, Status
 from gpudoctor.report import heading, html, markdown, quiet, terminal
 
@@ -140,8 +141,26 @@ def test_a_machine_without_a_gpu_is_told_in_a_few_lines() -> None:
     said = terminal.render(of("no-gpu"))
     assert len([line for line in said.splitlines() if line]) <= 8
     assert "blocked" not in said
-    assert "✗ fail  This machine has no NVIDIA GPU. If it should have one:\n       lspci -d 10de:\n" in said
-    assert "checks ran and found no other problem" in said
+    assert "✗ fail  This machine has no NVIDIA GPU. In a virtual machine:" in said
+    assert "other checks found no problem; " in said
+
+
+def test_expected_gpus_are_named_where_there_are_none() -> None:
+    taken = machine.load("no-gpu")
+    by_number = replace(taken, expected={"gpus": 8})
+    rows = [{"model": "H100", "count": 4}, {"model": "T4", "count": 4}]
+    by_name = replace(taken, expectation={"schema": expectations.SCHEMA, "gpus": rows, "from": "file"})
+    for each_taken in (by_number, by_name):
+        said = terminal.render(doctor.judge(each_taken, doctor.select(catalog.checks(), "quick")))
+        assert "✗ fail  This machine has 0 of 8 expected NVIDIA GPUs." in said
+
+
+def test_one_check_is_counted_as_one() -> None:
+    said = terminal.render(
+        doctor.judge(machine.load("no-gpu"), doctor.select(catalog.checks(), "quick", ["gpu-on-bus", "driver"]))
+    )
+    assert "No other check ran; " in said
+    assert "1 checks" not in said
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,12 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.facts.pci import PciFunction
 from gpudoctor.fixes.common import ASK_PROVIDER, look
+from gpudoctor.judging import expected
 from gpudoctor.judging.driver.graphics_modes import SWITCHED_OFF, switched_off, without_power
 from gpudoctor.model import NEW_INITRAMFS, Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
 
+NOT_LISTED = "no NVIDIA display controller (vendor 10de) is on the PCI bus"
+ON_THE_BUS = "grep -l 0x10de /sys/bus/pci/devices/*/vendor"
 NO_GPU = Problem(
     id="no-nvidia-gpu",
     title="This machine has no NVIDIA GPU",
@@ -42,10 +45,10 @@ NO_GPU = Problem(
         look("Check on the host; start this container on a host that has a GPU", "nvidia-smi -L", on=("container",)),
         Fix(
             "On a machine that should have one: reseat the card and its power cable, then check the bus",
-            verify="lspci -d 10de:",
+            verify=ON_THE_BUS,
             on=("physical",),
         ),
-        Fix("In a virtual machine: choose an instance type with a GPU, or pass a GPU through", verify="lspci -d 10de:"),
+        Fix("In a virtual machine: choose an instance type with a GPU, or pass a GPU through", verify=ON_THE_BUS),
         Fix("On a laptop: enable the dedicated GPU in the firmware, and hybrid graphics in the desktop settings"),
     ),
 )
@@ -223,7 +226,11 @@ def no_gpu(facts: Facts) -> Iterator[Finding]:
     if known(lambda: facts.driver.loaded_modules & JETSON) or "tegra" in (known(lambda: facts.system.kernel) or ""):
         raise Skip("on a Jetson the GPU is not a PCI device")
     off = None if known(lambda: facts.container.engine) else known(lambda: switched_off(facts))
-    yield off or NO_GPU.found("no NVIDIA display controller (vendor 10de) is on the PCI bus")
+    if number := expected.number_of_gpus(facts):
+        problem = replace(NO_GPU, title=f"This machine has 0 of {number} expected NVIDIA GPUs")
+        yield off or problem.found(f"0 of {number} expected: {NOT_LISTED}", {"expected": number})
+    else:
+        yield off or NO_GPU.found(NOT_LISTED)
 
 
 def judge_gpu(facts: Facts, gpu: PciFunction) -> Iterator[Finding]:

@@ -91,7 +91,9 @@ container = click.option(
 gpus = click.option(
     "--gpus", metavar="N,…", help="Measure only these GPUs, numbered as in nvidia-smi; with --image, give the container these."
 )
-expect_gpus = click.option("--expect-gpus", metavar="N", type=click.IntRange(min=1), help="Fail unless this many GPUs are found.")
+expect_gpus = click.option(
+    "--expect-gpus", metavar="N", type=click.IntRange(1, 1024), help="Fail unless this many GPUs are found."
+)
 
 expect = click.option(
     "--expect", metavar="FILE|NAME", type=NAME, help="Compare with what this machine should have (gpudoctor expect list)."

@@ -62,6 +62,12 @@ def expected(facts: Facts) -> Expected:
     return Expected(kind.expectation, kind.name, False, NOMINAL)
 
 
+def number_of_gpus(facts: Facts) -> int:
+    """How many GPUs the user expects, by --expect-gpus or --expect; 0 if that was not said."""
+    named = known(lambda: expected(facts).what.gpus, ()) if facts.expectation else ()
+    return facts.expected.get("gpus") or sum(row.count for row in named)
+
+
 def _known_type(facts: Facts) -> expectations.Type | None:
     vendor, product = known(lambda: facts.inventory.vendor, ""), known(lambda: facts.inventory.product, "")
     if kind := expectations.by_dmi(vendor, product):

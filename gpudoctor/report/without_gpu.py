@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from gpudoctor.model import Fix, Report, Status
 from gpudoctor.report import words
 from gpudoctor.report.layout import Lines, Page, signed, to_paste
@@ -23,17 +21,11 @@ def is_all(report: Report) -> bool:
 
 def lines(page: Page, report: Report) -> Lines:
     entry = report.diagnosis[0]
-    yield from signed(entry.status, page.wrap(f"{entry.title}. {_prompt(entry.fixes)}", f"{words.label(entry.status)}  "))
-    yield from to_paste(_command(entry.fixes))
-    waiting = sum(row.status is Status.BLOCKED for row in report.checks)
-    said = f"{report.coverage.ran} checks ran and found no other problem; {waiting} require a GPU."
-    yield from page.paragraph(f"{said} More: -v, gpudoctor explain {PROBLEM}")
-
-
-def _prompt(fixes: Sequence[Fix]) -> str:
-    first = next((fix for fix in fixes if fix.command), None)
-    return f"{first.title}:" if first else "If it should have one:"
-
-
-def _command(fixes: Sequence[Fix]) -> str:
-    return next((fix.command or fix.verify for fix in fixes if fix.command or fix.verify), "lspci -d 10de:")
+    first = entry.fixes[0] if entry.fixes else Fix("If it should have one, check the hardware")
+    said = f"{entry.title}. {first.title}{':' if first.command else '.'}"
+    yield from signed(entry.status, page.wrap(said, f"{words.label(entry.status)}  "))
+    yield from to_paste(first.command) if first.command else ()
+    ran, waiting = report.coverage.ran, sum(row.status is Status.BLOCKED for row in report.checks)
+    others = f"{words.count(ran - 1, 'other check')} found no problem" if ran > 1 else "No other check ran"
+    blocked = f"; {waiting} {'requires' if waiting == 1 else 'require'} a GPU" if waiting else ""
+    yield from page.paragraph(f"{others}{blocked}. More: -v, gpudoctor explain {PROBLEM}")

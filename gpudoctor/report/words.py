@@ -117,7 +117,7 @@ def headline(report: Report, on_terminal: bool = False) -> str:
     """The verdict in one sentence. on_terminal: with a hint at what shows more there."""
     statuses = [group[0].status for group in findings.groups(report.diagnosis)]
     problems, warnings = statuses.count(Status.FAIL), statuses.count(Status.WARN)
-    parts = [_count(problems, "problem")] * bool(problems) + [_count(warnings, "warning")] * bool(warnings)
+    parts = [count(problems, "problem")] * bool(problems) + [count(warnings, "warning")] * bool(warnings)
     if parts:
         return " and ".join(parts) + (", the most severe first." if len(statuses) > 1 else ".") + _about_tokens(report)
     statuses_of_checks: Counter[str] = Counter(result.status for result in report.checks)
@@ -136,18 +136,18 @@ def _about_tokens(report: Report) -> str:
 def _without_diagnosis(number: Mapping[str, int], on_terminal: bool) -> str:
     """number: how many checks have each status, and each reason for being skipped."""
     if broke := number[Status.ERROR]:
-        return f"No problems found, but {_count(broke, 'check')} stopped with an error in gpudoctor itself."
+        return f"No problems found, but {count(broke, 'check')} stopped with an error in gpudoctor itself."
     if not number[Status.PASS]:
         return "No check could run: " + ("-v shows why." if on_terminal else "the checks below say why.")
     if missing := number["cut off"]:
-        return f"No problems found before the run was interrupted: {_count(missing, 'check')} did not run."
+        return f"No problems found before the run was interrupted: {count(missing, 'check')} did not run."
     if unseen := sum(number[kind] for kind in UNSEEN):
         which = "-v shows which, and why" if on_terminal else "the checks below say why"
-        return f"No problems found, but {_count(unseen, 'check')} got no answer or measurement: {which}."
-    return f"No problems found in the {_count(number[Status.PASS], 'check')} that ran."
+        return f"No problems found, but {count(unseen, 'check')} got no answer or measurement: {which}."
+    return f"No problems found in the {count(number[Status.PASS], 'check')} that ran."
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("s" if number != 1 else "")
 
 
