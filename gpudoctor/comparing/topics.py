@@ -29,7 +29,7 @@ def topic(question: str, part: str) -> int:
     return next((number for number, pattern in enumerate(_TOPICS) if pattern.match(said)), REST)
 
 
-_NAMES = re.compile(r"(?:packages|os-packages|environment|libraries|package-(?:hashes|files):(?P<package>\S+))")
+_NAMES = re.compile(r"packages|os-packages|environment|libraries|package-[a-z]+:(?P<package>\S+)")
 _WORD = re.compile(r"[a-z0-9_.+-]{3,}")
 
 
