@@ -188,6 +188,14 @@ def test_a_sick_machine_is_not_written(tmp_path: Path) -> None:
     assert (done.exit_code, "--force writes it anyway" in done.output) == (2, True)
 
 
+@each(
+    ("words", "begins"), [(("expect", "show", "p5"), "Error: unknown"), (("check", "--expect", "p5"), "Error: --expect: unknown")]
+)
+def test_an_unknown_type_is_told_with_the_option_that_was_typed(words: tuple[str, ...], begins: str) -> None:
+    done = CliRunner().invoke(main, words)
+    assert (done.exit_code, done.stderr.startswith(begins)) == (2, True), done.stderr
+
+
 def test_list_and_show() -> None:
     rows = CliRunner().invoke(main, ["expect", "list", "aws", "h100"]).output
     assert [line.split()[0] for line in rows.splitlines()] == ["p5.4xlarge", "p5.48xlarge"]

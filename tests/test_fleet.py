@@ -171,7 +171,7 @@ def test_one_bad_file_costs_one_node(tmp_path: Path) -> None:
     [
         (["merge", "nowhere.json"], "nowhere.json does not exist"),
         (["merge", "empty"], "contains no file of a node"),
-        (["merge", "one/x.json", "two/x.json"], "two files are of the node x"),
+        (["merge", "one/x.json", "two/x.json"], "two files are of the node x, as a node is named after its file"),
         (["merge", "one", "-w", "node[1-"], "not a valid set of nodes"),
         (["merge", "one", "-o", "fleet.md"], "a fleet is written as"),
         (["merge", "one", "--drain", "slurm"], "needs"),
@@ -180,6 +180,9 @@ def test_one_bad_file_costs_one_node(tmp_path: Path) -> None:
         (["check", "--engine", "local", "-w", "node1", "-x", "node1"], "no nodes given"),
         (["check", "--engine", "local", "-g", "nosuchgroup"], "contains no node"),
         (["check", "--engine", "local", "-w", "node[1-999999]"], "more than"),
+        (["check", "--engine", "local", "-w", "n[1-99999999]"], "contains more than 100,000 nodes"),
+        (["check", "--engine", "local", "-w", "r[1-9999]n[1-9999]"], "contains more than 100,000 nodes"),
+        (["check", "--engine", "local", "-w", f"n[1-{'9' * 5000}]"], "contains more than 100,000 nodes"),
         (["check", "--engine", "local", "-w", "node1;reboot"], "not a valid"),
     ],
 )
@@ -193,6 +196,21 @@ def test_bad_input_is_one_line(args: list[str], said: str, tmp_path: Path, monke
     assert done.exit_code == 2
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()[-1]) < 300
+
+
+@each(
+    ("word", "nodes"),
+    [
+        ("n[1-100000]", 100_000),
+        ("n[1-999999999/10000]", 100_000),
+        ("n[001-128],login[1-2]", 128),
+        ("n[1-3,7]r[1-4]", 16),
+        ("@gpu", 1),
+        ("n[3-1]", 1),
+    ],
+)
+def test_a_set_is_counted_before_it_is_made(word: str, nodes: int) -> None:
+    assert nodesets._least_work(word) == nodes
 
 
 def _seen(name: str, gpus: int, status: Status = Status.PASS, product: str = "") -> Seen:
@@ -327,6 +345,17 @@ def test_what_is_no_fault_of_a_node_neither_drains_it_nor_loses_its_gpus(tmp_pat
     assert re.search(r"(?m)^  · p1: the answer cannot be used$", text)
     assert re.search(r"(?m)^  · n9: no file of this node$", text)
     assert re.search(r"(?m)^  · n6: its name is not known here$", text)
+
+
+def test_nodes_of_which_none_was_compared_do_not_agree(tmp_path: Path) -> None:
+    machines = Path(__file__).parent / "machines"
+    for name in ("h100", "h200-x2-full"):
+        (tmp_path / f"{name}.json").write_bytes((machines / name / "snapshot.json").read_bytes())
+    first = run("fleet", "merge", str(tmp_path), "-q").stdout
+    assert "2 nodes. Too few are alike to be compared (3 or more)." in first
+    for name in ("h100", "h200-x2-full"):
+        (tmp_path / f"{name}.json").write_bytes((machines / "no-gpu" / "snapshot.json").read_bytes())
+    assert "2 nodes, no NVIDIA GPU\n" in run("fleet", "merge", str(tmp_path)).stdout
 
 
 def _problem(id: str, area: str, gpu: int | None = None) -> Problem:

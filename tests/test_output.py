@@ -139,5 +139,14 @@ def test_progress_is_one_line_that_goes_away(monkeypatch: pytest.MonkeyPatch) ->
     ]
 
 
+def test_progress_in_a_log_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    times = iter((0.0, 4.0, 10.0, 12.0, 20.0))
+    monkeypatch.setattr(output.time, "monotonic", lambda: next(times))
+    with output.progress(10) as tell:
+        for done in range(4):
+            tell(f"{done} of 4 nodes")
+    assert capsys.readouterr().err == "10 s  1 of 4 nodes\n20 s  3 of 4 nodes\n"
+
+
 def test_progress_is_silent_elsewhere(stub: Doctor) -> None:
     assert run("check").stderr == ""

@@ -109,7 +109,7 @@ def test_a_written_report_is_summed_up_on_stderr(stub: Doctor, tmp_path: Path) -
         "  The GPU slows down because it is too hot",
         f"Wrote {tmp_path / 'r.json'}, not redacted: --redact makes it safe to share",
         f"After the fixes: gpudoctor verify {tmp_path / 'r.json'}",
-        f"Wrote {tmp_path / 's.json'}, redacted: it contained nothing private",
+        f"Wrote {tmp_path / 's.json'}, redacted: nothing private was left in it",
     ]
     assert "✗ fail" in run("check", "-q", "-o", str(tmp_path / "r.txt")).stderr.splitlines()[0]
     assert "Seen:" in (tmp_path / "r.txt").read_text()
@@ -226,5 +226,5 @@ def test_a_shared_report_is_summed_up_too(
     run("check", "--save", str(tmp_path / "s.json"))
     monkeypatch.chdir(tmp_path)
     said = run("report", "s.json", *words).stderr.splitlines()
-    assert said[-1] == f"Wrote {words[-1]}, redacted: it contained nothing private"
+    assert said[-1] == f"Wrote {words[-1]}, redacted: nothing private was left in it"
     assert "✗ fail: 2 problems and 1 warning, the most severe first." in said

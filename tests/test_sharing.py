@@ -151,7 +151,7 @@ def test_a_saved_snapshot_is_redacted_and_again_without_harm(tmp_path: Path) -> 
     assert "user-1@host-1" in first
     assert USER not in first
     again = run("explain", str(tmp_path / "first.json"), "--save", str(tmp_path / "second.json"))
-    assert again.stderr == f"Wrote {tmp_path / 'second.json'}, redacted: it contained nothing private\n"
+    assert again.stderr == f"Wrote {tmp_path / 'second.json'}, redacted: nothing private was left in it\n"
     assert (tmp_path / "second.json").read_text() == first
 
 

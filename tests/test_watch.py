@@ -31,6 +31,7 @@ from gpudoctor import checkup
 from gpudoctor.checkup import Checkup
 from gpudoctor.choices import FORMATS
 from gpudoctor.cli import main, watch_screen
+from gpudoctor.errors import UserError, WorkError
 from gpudoctor.facts import Facts
 from gpudoctor.facts.job.watched import QUESTION
 from gpudoctor.jobs.watching import cgroup, dcgm, finding, gpus, host, sampler, snapshots, stacks, tree, watcher
@@ -297,6 +298,33 @@ Thread 8 (idle): "watcher"
     wait (threading.py:320)
 """
     assert stacks.innermost(text) == ["decode (data.py:12)", "step (train.py:30)"]
+
+
+@each(
+    ("said", "kind", "line"),
+    [
+        (
+            "scontrol: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\n"
+            "scontrol: fatal: Could not establish a configuration source\n",
+            WorkError,
+            "scontrol does not reach Slurm: scontrol: fatal: Could not establish a configuration source",
+        ),
+        (
+            "No job steps exist for job 12 on this node.\n",
+            UserError,
+            "Slurm lists no process of job 12 on this node: No job steps",
+        ),
+    ],
+)
+def test_a_slurm_that_is_not_reached_is_not_one_without_the_job(
+    said: str, kind: type[Exception], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "said").write_text(said)
+    (tmp_path / "scontrol").write_text(f"#!/bin/sh\n/bin/cat {tmp_path}/said >&2; exit 1\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(kind, match=line):
+        finding.slurm_job("12")
 
 
 def test_lines_of_scontrol_and_dcgmi() -> None:

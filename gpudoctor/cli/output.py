@@ -133,12 +133,26 @@ def _encodable(text: str, encoding: str) -> str:
     return text
 
 
+def _in_a_log(every: float) -> Callable[[str], None]:
+    """Tells what is done by a line of its own, the first one after `every` seconds."""
+    started = last = time.monotonic()
+
+    def tell(doing: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if doing and now - last >= every:
+            last = now
+            screen.note(f"{now - started:.0f} s  {' '.join(doing.split())}")
+
+    return tell
+
+
 @contextlib.contextmanager
-def progress() -> Iterator[Callable[[str], None]]:
-    """A status line on stderr if stderr is a terminal; erased at the end."""
+def progress(every: float | None = None) -> Iterator[Callable[[str], None]]:
+    """A status line on stderr if stderr is a terminal; erased at the end. every: seconds between lines elsewhere."""
     stream = sys.stderr
     if stream is None or not stream.isatty() or os.environ.get("TERM") == "dumb":
-        yield lambda doing: None
+        yield _in_a_log(every) if every is not None else lambda doing: None
         return
     started = time.monotonic()
 

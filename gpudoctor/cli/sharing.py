@@ -83,7 +83,7 @@ def tell_shown(shown: Checkup, name: str = "") -> None:
 def tell_written(path: Path, written: Checkup, verb: str = "Wrote") -> None:
     """Says on stderr which file was written, and whether it can be shared."""
     if written.redaction:
-        screen.note(f"{verb} {path}, redacted: {written.redaction.counted() or 'it contained nothing private'}")
+        screen.note(f"{verb} {path}, redacted: {written.redaction.counted() or 'nothing private was left in it'}")
     else:
         screen.note(f"{verb} {path}, not redacted: --redact makes it safe to share")
 

@@ -28,7 +28,7 @@ _HEAD = """\
 """
 
 
-def named(name: str) -> dict[str, Any]:
+def named(name: str, option: str = "--expect: ") -> dict[str, Any]:
     """The expectation in a file or of a known type, as a snapshot keeps it. UserError, in one line, if there is none."""
     path = Path(name)
     if "/" in name or path.suffix in (".yaml", ".yml", ".json") or path.is_file():
@@ -36,12 +36,12 @@ def named(name: str) -> dict[str, Any]:
     kind = expectations.named(name)
     if kind is None:
         names = [kind.name for kind in expectations.table().types]
-        raise UserError(f"--expect: {unknown('type of machine', name, names)} (gpudoctor expect list), and no file has this name")
+        raise UserError(f"{option}{unknown('type of machine', name, names)} (gpudoctor expect list), and no file has this name")
     return {"from": "type", **expectations.plain(kind.expectation)}
 
 
 def checked(name: str) -> Expectation:
-    given = named(name)
+    given = named(name, option="")
     del given["from"]
     return msgspec.convert(given, Expectation)
 

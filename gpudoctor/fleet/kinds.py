@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gpudoctor.fleet.collected import Seen
+from gpudoctor.fleet.model import State
 from gpudoctor.model import Status
 
-UNKNOWN = "GPUs unknown"
+UNKNOWN, NO_GPUS = "GPUs unknown", "no NVIDIA GPU"
 OWN_KIND, FEWEST = 0.1, 3  # of the nodes with these GPUs have another number of them, and are sound
 
 
@@ -20,7 +21,8 @@ def of(nodes: Sequence[Seen]) -> list[str]:
     for node, name in zip(nodes, names, strict=True):
         if name and node.product:
             of_product.setdefault(node.product, Counter())[name] += 1
-    usual = known.most_common(1)[0][0] if known else UNKNOWN
+    has_none = bool(nodes) and all(node.state is State.NO_GPU for node in nodes)
+    usual = known.most_common(1)[0][0] if known else NO_GPUS if has_none else UNKNOWN
     filled = []
     for node, name in zip(nodes, names, strict=True):
         alike = of_product.get(node.product)

@@ -59,7 +59,7 @@ def files(paths: Iterable[str]) -> dict[str, str]:
                 raise UserError(f"{file} does not exist")
             name = name_of(file)
             if name in found:
-                raise UserError(f"two files are of the node {name}: {found[name]} and {file}")
+                raise UserError(f"two files are of the node {name}, as a node is named after its file: {found[name]} and {file}")
             found[name] = file
     if not found:
         raise UserError("no files given")

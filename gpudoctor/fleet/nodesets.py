@@ -9,6 +9,7 @@ from typing import Any
 from gpudoctor.errors import UserError
 
 MOST_NODES = 100_000
+_MOST_DIGITS, _MOST_SHOWN = 100, 60
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,252}")
 
 
@@ -20,6 +21,8 @@ def parsed(words: Iterable[str], groups: Iterable[str] = ()) -> tuple[str, ...]:
     found = NodeSet()
     given = [*words, *(group if group.startswith("@") else f"@{group}" for group in groups)]
     for word in given:
+        if _least_work(word) > MOST_NODES:
+            raise UserError(f"{_short(word)} contains more than {MOST_NODES:,} nodes")
         try:
             added = NodeSet(word)
         except (NodeSetException, GroupResolverError, GroupSourceError, ValueError) as failure:
@@ -33,6 +36,31 @@ def parsed(words: Iterable[str], groups: Iterable[str] = ()) -> tuple[str, ...]:
         if not is_name(name):
             raise UserError(f"{name!r} is not a valid name of a node")
     return some(tuple(found))
+
+
+def _least_work(word: str) -> int:
+    """How many names ClusterShell would make of it, at least: it makes them all before it says how many there are."""
+    most = 0
+    for part in re.split(r"[,!&^\s]+(?![^\[]*\])", word):
+        count = 1
+        for inside in re.findall(r"\[([^\[\]]*)\]", part):
+            count *= max(1, sum(_span(one) for one in inside.split(",")))
+        most = max(most, count)
+    return most
+
+
+def _span(range: str) -> int:
+    """`3-9/2` stands for 4 numbers."""
+    found = re.fullmatch(r"\s*(\d+)-(\d+)(?:/(\d+))?\s*", range)
+    if not found:
+        return 1
+    if max(len(found[1]), len(found[2])) > _MOST_DIGITS:
+        return MOST_NODES + 1
+    return max(0, int(found[2]) - int(found[1])) // max(1, int((found[3] or "1")[:_MOST_DIGITS])) + 1
+
+
+def _short(word: str) -> str:
+    return repr(word if len(word) <= _MOST_SHOWN else f"{word[:_MOST_SHOWN]}…")
 
 
 def some(names: tuple[str, ...]) -> tuple[str, ...]:

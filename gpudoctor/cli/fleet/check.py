@@ -108,7 +108,7 @@ def command(
     asking = Asking(names, redactor.node if redactor else None, folder, saving.snapshot if saving else lambda taken: taken)
     seconds = asked.seconds + _BEYOND + (asked.measure_seconds if _measures(asked) else 0)
     how = How(engine, fanout, seconds, engine_options)
-    with output.progress() as tell:
+    with output.progress(delivering.LOG_SECONDS) as tell:
         is_interrupted = _is_interrupted(lambda: ask(names, asked, how, asking.done, tell))
     fleet = asking.fleet()
     for each in filter(None, (redactor, saving)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from gpudoctor.cli import options, output
-from gpudoctor.cli.fleet import COMMANDS
+from gpudoctor.cli.fleet import COMMANDS, delivering
 
 _EPILOG = """\
 \b
@@ -83,7 +83,7 @@ def command(
     if len(names) < 2:
         raise click.UsageError("a collective needs at least two nodes.")
     how = collective.How(engine, python, str(ranks or "auto"), backend or "", sizes, timeout, engine_options)
-    with output.progress() as tell:
+    with output.progress(delivering.LOG_SECONDS) as tell:
         found = collective.collective(names, how, expect, tell)
     text = report.as_json(found) if form == "json" else "".join(f"{line}\n" for line in report.as_text(found))
     output.deliver(text, None)

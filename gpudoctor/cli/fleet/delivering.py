@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gpudoctor.fleet.model import Fleet
     from gpudoctor.fleet.redacting import Redactor
 
+LOG_SECONDS = 10.0  # between lines about the progress where there is no terminal
 FORMATS = ("text", "html", "json", "junit", "sarif", "prometheus")
 _SHARED = (
     click.option(

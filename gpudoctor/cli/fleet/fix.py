@@ -49,10 +49,11 @@ def command(paths: tuple[str, ...], folder: Path | None) -> None:
             output.write(folder / f"{number}.sh", text.encode("utf-8", "replace"))
             output.write(folder / f"{number}.nodes", f"{nodesets.folded(names)}\n".encode())
             output.wrote(folder / f"{number}.sh")
+            output.wrote(folder / f"{number}.nodes")
         else:
             output.show(f"{_RULE}\n# Script {number} of {len(scripts)}, for {nodesets.folded(names)}\n{_RULE}\n{text}\n")
     if not scripts:
-        output.show("# No node has a problem with a fix.\n")
+        output.show("# No node has a problem that a script can fix.\n")
 
 
 def _scripts(paths: Iterable[str]) -> Iterator[tuple[list[str], str]]:

@@ -38,7 +38,7 @@ def command(context: click.Context, /, paths: tuple[str, ...], nodes: tuple[str,
     delivery = delivering.Delivery.chosen(given)
     expected = nodesets.parsed(nodes) if nodes else ()
     redactor = delivery.redactor
-    with output.progress() as tell:
+    with output.progress(delivering.LOG_SECONDS) as tell:
         fleet = merging.merged(paths, expected, redactor.node if redactor else None, tell)
     if redactor:
         redactor.remember()

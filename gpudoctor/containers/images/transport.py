@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import time
 from collections.abc import Mapping
 from concurrent.futures import TimeoutError  # the built-in one since Python 3.11
@@ -137,6 +138,10 @@ def _is_within(host: str, networks: Any) -> bool:
     return any(address in ipaddress.ip_network(network, strict=False) for network in networks)
 
 
+_UNRESOLVED = re.compile(r"NameResolution|name resolution|Name or service not known|Failed to resolve")
+_NO_ROUTE = re.compile(r"Network is unreachable|No route to host")
+
+
 def _unreachable(what: str, failure: RequestException) -> WorkError:
     import requests
 
@@ -147,6 +152,10 @@ def _unreachable(what: str, failure: RequestException) -> WorkError:
         why = "the proxy does not answer (HTTPS_PROXY, NO_PROXY)"
     elif isinstance(failure, requests.Timeout):
         why = "it timed out"
+    elif _UNRESOLVED.search(words):
+        why = "its name cannot be resolved: check the network and DNS"
+    elif _NO_ROUTE.search(words):
+        why = "this machine has no route to it: check the network"
     else:
         why = "check that it is running, and check the network"
     return WorkError(f"{what} is unreachable: {why}\n  {words}")

@@ -15,6 +15,7 @@ from gpudoctor.jobs.watching import cgroup, tree
 from gpudoctor.jobs.watching.target import CONTAINER, JOB, PID, Target
 
 SLURM_SECONDS = 20.0
+_UNREACHED = re.compile(r"configuration source|fetch config|unable to contact|res_nsearch", re.IGNORECASE)
 
 
 def process(pid: int) -> Target:
@@ -55,8 +56,10 @@ def slurm_job(id: str) -> Target:
         raise WorkError(f"scontrol listpids does not answer: {failure}") from None
     pids = listed(done.stdout)
     if not pids:
-        words = " ".join(done.stderr.split())[:200]
-        raise UserError(f"Slurm lists no process of job {id} on this node" + (f": {words}" if words else ""))
+        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        if any(_UNREACHED.search(line) for line in said):
+            raise WorkError(f"scontrol does not reach Slurm: {said[-1][:120]}")
+        raise UserError(f"Slurm lists no process of job {id} on this node" + (f": {said[-1][:120]}" if said else ""))
     return Target(JOB, f"job {id}", pids)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from gpudoctor.fleet import draining, nodesets
+from gpudoctor.fleet import draining, majority, nodesets
 from gpudoctor.fleet.model import Fleet, Group, Item, Kind
 from gpudoctor.model import Status
 from gpudoctor.report import words
@@ -26,7 +26,9 @@ def headline(fleet: Fleet) -> str:
     """`118 of 128 nodes agree. 3 gave no answer. 26 of 1,024 GPUs are lost.`"""
     nodes = f"{fleet.total:,} node{'s' * (fleet.total != 1)}"
     silent = fleet.total - fleet.answered
-    parts = [f"{fleet.agree:,} of {nodes} agree." if fleet.total > 1 else f"{nodes}."]
+    are_compared = any(kind.nodes >= majority.FEWEST for kind in fleet.kinds)
+    parts = [f"{fleet.agree:,} of {nodes} agree." if are_compared else f"{nodes}."]
+    parts += [f"Too few are alike to be compared ({majority.FEWEST} or more)."] if fleet.total > 1 and not are_compared else []
     parts += [f"{silent:,} gave no answer."] if silent else []
     parts += [f"{fleet.lost_gpus:,} of {fleet.gpus:,} GPUs are lost."] if fleet.lost_gpus else []
     return " ".join(parts)
