@@ -10,6 +10,7 @@ import click
 from gpudoctor import screen
 from gpudoctor.cli import COMMANDS, options, sharing
 from gpudoctor.cli.paths import PATH
+from gpudoctor.cli.times import Time
 
 if TYPE_CHECKING:
     from gpudoctor.checkup import Checkup
@@ -46,8 +47,8 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
 @click.option(
     "--minutes",
     metavar="N",
-    type=click.FloatRange(0.1, 10080),
-    help="How long the load lasts.  [default: 10; with --acceptance 30]",
+    type=Time(0.1, 10080, "m"),
+    help="How long the load lasts, in minutes, or as 90s, 2h.  [default: 10; with --acceptance 30]",
 )
 @click.option(
     "--acceptance",

@@ -13,6 +13,7 @@ from gpudoctor import screen
 from gpudoctor.cli import COMMANDS, options, sharing
 from gpudoctor.cli.check_options import forbid_contradictions, wanted_of
 from gpudoctor.cli.paths import PATH
+from gpudoctor.cli.times import Time
 
 if TYPE_CHECKING:
     from gpudoctor.checkup import Checkup
@@ -67,9 +68,9 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
 @options.timeout
 @click.option(
     "--measure-timeout",
-    metavar="S",
-    type=click.FloatRange(1, 36000),
-    help="Time limit for all measurements, in seconds.  [default: 240; with --level full 1200]",
+    metavar="TIME",
+    type=Time(1, 36000),
+    help="Time limit for all measurements.  [default: 4m; with --level full 20m]",
 )
 @click.option(
     "--no-experiments",
@@ -80,11 +81,11 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
 )
 @click.option(
     "--experiment-timeout",
-    metavar="S",
-    type=click.FloatRange(1, 36000),
-    default=60,
+    metavar="TIME",
+    type=Time(1, 36000),
+    default="60s",
     show_default=True,
-    help="Time limit for all experiments, in seconds.",
+    help="Time limit for all experiments.",
 )
 @click.option("--baseline", metavar="FILE", type=PATH, help="Compare with this baseline (see gpudoctor baseline).")
 @options.engine

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpudoctor.cli import COMMANDS, completing, options
+from gpudoctor.cli.times import Time
 
 if TYPE_CHECKING:
     from gpudoctor.gating import Gate
@@ -60,11 +61,11 @@ def _ids(context: click.Context, parameter: click.Parameter, values: Sequence[st
 @options.printed_format()
 @click.option(
     "--timeout",
-    metavar="S",
-    type=click.FloatRange(1, 600),
-    default=10,
+    metavar="TIME",
+    type=Time(1, 600),
+    default="10s",
     show_default=True,
-    help="Time limit for both looks together, in seconds.",
+    help="Time limit for both looks together.",
 )
 @click.pass_context
 def command(

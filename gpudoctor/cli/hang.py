@@ -9,6 +9,7 @@ import click
 
 from gpudoctor.cli import COMMANDS, options, sharing
 from gpudoctor.cli.paths import NAME
+from gpudoctor.cli.times import Time
 
 if TYPE_CHECKING:
     from gpudoctor.checkup import Checkup
@@ -29,7 +30,7 @@ Examples:
   gpudoctor hang --pid 4711              the program, or any rank of a job
   sudo gpudoctor hang --pid 4711         programs of others, kernel stacks
   gpudoctor hang --job 1234              the processes of a Slurm job here
-  gpudoctor hang --pid 4711 --for 20     look for longer
+  gpudoctor hang --pid 4711 --for 20s    look for longer
   gpudoctor hang /tmp/nccl_trace_rank_*  compare the dumps of all ranks
   gpudoctor hang rank0.log rank1.log     after a watchdog gave up
 
@@ -42,9 +43,7 @@ and no cause was found, or it could not be judged.
 @click.command(help=_HELP, epilog=_EPILOG)
 @click.option("--pid", metavar="PID", type=click.IntRange(1, 1 << 22), help="Look at this process and all below it, or its job.")
 @click.option("--job", metavar="ID", help="Look at the processes of this Slurm job on this node.")
-@click.option(
-    "--for", "seconds", metavar="S", type=click.FloatRange(1, 600), default=4, show_default=True, help="Look for S seconds."
-)
+@click.option("--for", "seconds", metavar="TIME", type=Time(1, 600), default="4s", show_default=True, help="Look for 20s, 2m.")
 @click.option("--native", is_flag=True, help="Show C frames too: py-spy pauses each process for an instant.")
 @click.option("--dump", is_flag=True, help="Let PyTorch write its flight recorders, if TORCH_NCCL_DEBUG_INFO_PIPE_FILE is set.")
 @options.report_format("text")

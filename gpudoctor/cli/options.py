@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem
 from gpudoctor.choices import FORMATS, GPU_MODES, LEVELS
 from gpudoctor.cli import completing
 from gpudoctor.cli.paths import NAME, PATH
+from gpudoctor.cli.times import Time
 
 Option = Callable[[Any], Any]
 
@@ -110,11 +111,11 @@ def logs(help: str) -> Option:
 
 timeout = click.option(
     "--timeout",
-    metavar="S",
-    type=click.FloatRange(1, 3600),
-    default=20,
+    metavar="TIME",
+    type=Time(1, 3600),
+    default="20s",
     show_default=True,
-    help="Time limit for collecting data, in seconds.",
+    help="Time limit for collecting data.",
 )
 
 # What to write, and where.

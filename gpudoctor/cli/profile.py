@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import click
 from gpudoctor import screen
 from gpudoctor.cli import COMMANDS, options, sharing
 from gpudoctor.cli.paths import PATH
+from gpudoctor.cli.times import Time
 
 if TYPE_CHECKING:
     from gpudoctor.checkup import Checkup
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from gpudoctor.model import Snapshot
 
 OUT, ERR = 1, 2
-_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _HELP = f"""{COMMANDS["profile"]}
 
 The command runs once as it is, with your terminal, your input and your signals, and its own exit code. Its code is not edited:
@@ -48,13 +47,6 @@ Exit code: that of the command; with --compare 0, or 1 if a step is slower.
 """
 
 
-def _duration(context: click.Context, parameter: click.Parameter, value: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", value.strip())
-    if not found or found[2] not in _UNITS or not 0.1 <= float(found[1]) * _UNITS[found[2]] <= 3600:
-        raise click.BadParameter(f"{value!r} is not a time between 0.1s and 1h, such as 20s or 2m.")
-    return float(found[1]) * _UNITS[found[2]]
-
-
 @click.command(help=_HELP, epilog=_EPILOG, context_settings={"allow_interspersed_args": False})
 @click.option(
     "--steps", metavar="N", type=click.IntRange(1, 10000), default=20, show_default=True, help="Record N steps of the optimizer."
@@ -63,7 +55,7 @@ def _duration(context: click.Context, parameter: click.Parameter, value: str) ->
     "--for",
     "seconds",
     metavar="TIME",
-    callback=_duration,
+    type=Time(0.1, 3600),
     default="10s",
     show_default=True,
     help="Record at most about this long; without an optimizer, this long.",
@@ -74,7 +66,7 @@ def _duration(context: click.Context, parameter: click.Parameter, value: str) ->
 @click.option(
     "--after",
     metavar="TIME",
-    callback=_duration,
+    type=Time(0.1, 3600),
     default="3s",
     show_default=True,
     help="Without an optimizer: start this long after the first use of CUDA.",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpudoctor.cli import COMMANDS, completing, options, sharing
+from gpudoctor.cli.times import Time
 
 if TYPE_CHECKING:
     from gpudoctor.choices import Format
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from gpudoctor.model import Reply
 
 OUT, ERR = 1, 2
-_UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 _HELP = f"""{COMMANDS["watch"]}
 
 Without a target, all GPUs and everything on them are watched. A command after -- runs as it is, with your terminal and your
@@ -44,15 +43,6 @@ Exit code: that of the command; without one 0, or 1 with problems at or above
 """
 
 
-def _duration(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    if value is None:
-        return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", value.strip())
-    if not found or found[2] not in _UNITS or not 1 <= float(found[1]) * _UNITS[found[2]] <= 7 * 86400:
-        raise click.BadParameter(f"{value!r} is not a time between 1s and a week, such as 30s, 5m or 1h.")
-    return float(found[1]) * _UNITS[found[2]]
-
-
 @click.command(help=_HELP, epilog=_EPILOG, context_settings={"allow_interspersed_args": False})
 @click.option("--pid", metavar="PID", type=click.IntRange(min=1), help="Watch this process and what it started.")
 @click.option("--container", metavar="ID", shell_complete=completing.containers, help="Watch this running container.")
@@ -61,7 +51,7 @@ def _duration(context: click.Context, parameter: click.Parameter, value: str | N
     "--for",
     "seconds",
     metavar="TIME",
-    callback=_duration,
+    type=Time(1, 7 * 86400),
     help="Watch for 30s, 5m, 1h.  [default: until ^C; 30s without a terminal]",
 )
 @click.option("--stacks", "with_stacks", is_flag=True, help="Also read the stacks of the busiest Python process with py-spy.")

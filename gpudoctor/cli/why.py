@@ -11,6 +11,7 @@ import click
 from gpudoctor import screen
 from gpudoctor.cli import COMMANDS, completing, options, sharing
 from gpudoctor.cli.paths import NAME
+from gpudoctor.cli.times import Time
 
 if TYPE_CHECKING:
     from gpudoctor.checkup import Checkup
@@ -60,11 +61,9 @@ def _pattern(context: click.Context, parameter: click.Parameter, value: str | No
 
 
 @click.command(help=_HELP, epilog=_EPILOG, context_settings={"allow_interspersed_args": False})
-@click.option("--timeout", metavar="S", type=click.FloatRange(0.1, 86400), help="End the command after S seconds: it hangs.")
+@click.option("--timeout", metavar="TIME", type=Time(0.1, 86400), help="End the command after TIME, such as 90s: it hangs.")
 @click.option("--until", metavar="REGEX", callback=_pattern, help="It works once it prints this; it is ended there.")
-@click.option(
-    "--faster-than", metavar="S", type=click.FloatRange(0, min_open=True), help="It works if it takes less than S seconds."
-)
+@click.option("--faster-than", metavar="TIME", type=Time(0.001, 7 * 86400), help="It works if it takes less than TIME.")
 @click.option(
     "--metric",
     metavar="REGEX",

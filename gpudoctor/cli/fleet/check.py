@@ -12,6 +12,7 @@ from gpudoctor import screen
 from gpudoctor.cli import options, output
 from gpudoctor.cli.fleet import COMMANDS, delivering
 from gpudoctor.cli.paths import NAME, PATH
+from gpudoctor.cli.times import Time
 
 if TYPE_CHECKING:
     from gpudoctor.fleet.conversation import Asked
@@ -69,9 +70,9 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
 @options.timeout
 @click.option(
     "--measure-timeout",
-    metavar="S",
-    type=click.FloatRange(1, 36000),
-    help="Time limit for all measurements of a node, in seconds.  [default: 240; with --level full 1200]",
+    metavar="TIME",
+    type=Time(1, 36000),
+    help="Time limit for all measurements of a node.  [default: 4m; with --level full 20m]",
 )
 @click.option("--save", "folder", metavar="DIR", type=PATH, help="Write the snapshot of each node to DIR when it has answered.")
 @delivering.shared

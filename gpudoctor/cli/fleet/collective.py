@@ -6,6 +6,7 @@ import click
 
 from gpudoctor.cli import options, output
 from gpudoctor.cli.fleet import COMMANDS, delivering
+from gpudoctor.cli.times import Time
 
 _EPILOG = """\
 \b
@@ -56,9 +57,7 @@ def _sizes(context: click.Context, parameter: click.Parameter, value: str) -> tu
 @click.option(
     "--expect", metavar="GB/S", type=click.FloatRange(0), default=0.0, help="Slower than this all-reduce is slow, on any group."
 )
-@click.option(
-    "--timeout", metavar="S", type=click.FloatRange(5, 3600), default=120, show_default=True, help="Time limit of each round."
-)
+@click.option("--timeout", metavar="TIME", type=Time(5, 3600), default="2m", show_default=True, help="Time limit of each round.")
 @options.printed_format()
 @click.pass_context
 def command(
