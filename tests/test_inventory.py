@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from folder_machine import Folder
 
+from checks.limits import cache_folders
 from gpudoctor.facts.inventory import Inventory
 from gpudoctor.facts.replies import Replies
 from gpudoctor.worker.probes import inventory, limits
@@ -77,3 +78,7 @@ def test_a_cache_that_does_not_exist_needs_a_folder_above_it(tmp_path: Path, mon
     assert found["TORCH_HOME"]["writable"] is False
     assert found["TRITON_CACHE_DIR"]["path"] == str(tmp_path / ".triton/cache")
     assert "CUDA_CACHE_PATH" not in found
+
+
+def test_the_check_knows_the_folders_that_the_probe_uses_without_a_variable() -> None:
+    assert {name: f"/{place}" for name, place in limits.CACHES} == cache_folders.USUAL
