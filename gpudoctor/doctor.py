@@ -44,7 +44,7 @@ OF_LOGS = ("xids", "memory-xids", "program-xids", "sxids", "adapter-init")
 
 # What explains why a user's command failed comes before all else that is wrong with the machine.
 OF_COMMAND = "command"
-WITHOUT_GPUS = "its settings give no GPU to this container, and nothing in it needs one"
+WITHOUT_GPUS = "there is no GPU here, and nothing in it needs one"
 _LONGEST_REASON = 300
 
 Checks = dict[str, Check]

@@ -236,3 +236,11 @@ def test_closed_standard_input_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", None)
     with pytest.raises(UserError, match="standard input is closed"):
         list(source.chunks("-"))
+
+
+def test_a_line_that_two_patterns_match_counts_once(tmp_path: Path) -> None:
+    line = "slurmstepd: error: Detected 1 oom_kill event in StepId=12.{}. Some of the step tasks have been OOM Killed.\n"
+    for number, times in ((1, None), (2, 2)):
+        (tmp_path / "job.out").write_text("".join(line.format(step) for step in range(number)))
+        told = json.loads(run("explain", str(tmp_path / "job.out"), "--format", "json").stdout)
+        assert told["diagnosis"][0]["evidence"].get("times") == times

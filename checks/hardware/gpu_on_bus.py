@@ -12,7 +12,8 @@ switch may have removed the GPU from the bus.
 
 Known exceptions
 A GPU that NVML lists works, whatever the log says about earlier faults. Under WSL2 and on a Jetson the GPU is not a PCI device.
-In a container /sys shows the host's bus: GPUs that the container did not get are not judged.
+In a container /sys shows the host's bus: GPUs that the container did not get are not judged. For a failed command
+that names nothing of GPUs, nor does its output, it is a note that there is none.
 
 References
 https://github.com/NVIDIA/open-gpu-kernel-modules/issues/862
@@ -29,7 +30,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.facts.pci import PciFunction
 from gpudoctor.fixes.common import ASK_PROVIDER, look
-from gpudoctor.judging import expected
+from gpudoctor.judging import expected, own_errors
 from gpudoctor.judging.driver.graphics_modes import SWITCHED_OFF, switched_off, without_power
 from gpudoctor.model import NEW_INITRAMFS, Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
 
@@ -207,9 +208,7 @@ def is_reserved(gpu: PciFunction) -> bool:
 
 def is_passed_on(facts: Facts) -> bool:
     """Whether the given text starts a virtual machine with the GPUs and does not use them on this host, or shows its settings."""
-    said = "\n".join(passage.text for text in facts.texts.all for passage in text.passages)
-    if not facts.texts.alone:
-        return False
+    said = "\n".join(passage.text for text in facts.texts.all for passage in text.passages) if facts.texts.alone else ""
     return bool(SHOWS_A_VM.search(said) or (re.search(STARTS_A_VM, said) and "nvidia-smi" not in said))
 
 
@@ -226,11 +225,13 @@ def no_gpu(facts: Facts) -> Iterator[Finding]:
     if known(lambda: facts.driver.loaded_modules & JETSON) or "tegra" in (known(lambda: facts.system.kernel) or ""):
         raise Skip("on a Jetson the GPU is not a PCI device")
     off = None if known(lambda: facts.container.engine) else known(lambda: switched_off(facts))
+    found = NO_GPU.found(NOT_LISTED)
     if number := expected.number_of_gpus(facts):
         problem = replace(NO_GPU, title=f"This machine has 0 of {number} expected NVIDIA GPUs")
-        yield off or problem.found(f"0 of {number} expected: {NOT_LISTED}", {"expected": number})
-    else:
-        yield off or NO_GPU.found(NOT_LISTED)
+        found = problem.found(f"0 of {number} expected: {NOT_LISTED}", {"expected": number})
+    elif known(lambda: own_errors.needs_no_gpu(facts)):
+        found = replace(found.as_note, without_gpus=True)
+    yield off or found
 
 
 def judge_gpu(facts: Facts, gpu: PciFunction) -> Iterator[Finding]:

@@ -37,6 +37,7 @@ TO_DO = {
     Action.REBOOT: "reboot",
     Action.REPLACE_HARDWARE: "replace hardware",
 }
+TO_DO_FOR = {"program-raised-error": "correct the program, or what it was given"}  # as the action says too little
 _RISKS = {"safe": "", "disruptive": "interrupts running work", "destructive": "loses data or settings"}
 _NEEDS = {
     "root": "needs root",
@@ -157,7 +158,8 @@ def to_do(problem: Problem | Diagnosis) -> str:
         return "note"
     if problem.action is Action.NONE:
         return label(problem.status)
-    return f"{label(problem.status)}, what to do: {TO_DO[problem.action]}"
+    id = problem.problem if isinstance(problem, Diagnosis) else problem.id
+    return f"{label(problem.status)}, what to do: {TO_DO_FOR.get(id) or TO_DO[problem.action]}"
 
 
 def terms(fix: Fix) -> str:

@@ -164,8 +164,8 @@ def _finding(problem: Problem, found: list[Match]) -> Finding:
     others = [match.said for match in found if match is not surest and match.said != surest.said]
     if others:
         evidence["also_said"] = others
-    if len(surest.lines) > 1:
-        evidence["times"] = len(surest.lines)
+    if (times := len({at[0] for at in surest.lines})) > 1:  # two patterns may match the same line
+        evidence["times"] = times
     causes = tuple(dict.fromkeys(id for match in found for id in match.message.causes if id != problem.id))
     if message.confidence != "confirmed" and causes:
         evidence["could_be"] = list(causes)

@@ -96,6 +96,16 @@ def spilled_on_windows(facts: Facts) -> Iterator[Finding]:
         yield facts.problems["wsl-sysmem-fallback-slow"].found(words, {"used_mib": used}, full[0], Confidence.LIKELY)
 
 
+_OUT_OF_MEMORY = re.compile(
+    r"""
+    GPU\ (?P<gpu>\d{1,3})\ has\ a\ total\ capacity\ of\ (?P<total>\d{1,9}(?:\.\d{1,9})?)\ (?P<total_unit>[GM]iB)
+    \ of\ which\ (?P<free>\d{1,9}(?:\.\d{1,9})?)\ (?P<free_unit>[GM]iB)\ is\ free\.
+    \ Process\ (?P<pid>\d+)\ has\ (?P<held>\d{1,9}(?:\.\d{1,9})?)\ (?P<held_unit>[GM]iB)\ memory\ in\ use\.
+    \ Of\ the\ allocated\ memory\ (?P<own>\d{1,9}(?:\.\d{1,9})?)\ (?P<own_unit>[GM]iB)\ is\ allocated\ by\ PyTorch
+    ,\ and\ (?P<reserved>\d{1,9}(?:\.\d{1,9})?)\ (?P<reserved_unit>[GM]iB)\ is\ reserved
+    """,
+    re.VERBOSE,
+)
 _SLOWER = re.compile(r"(?i)\bslow\w*|\d ?s/it\b")
 
 
@@ -131,6 +141,28 @@ def leftover(facts: Facts) -> Iterator[Finding]:
         )
         evidence = {"pids": ",".join(held), "leftover": held, "used_mib": _used(much[0])}
         yield facts.problems["gpu-held-by-leftover-process"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def held_by_another(facts: Facts) -> Iterator[Finding]:
+    """PyTorch names a process on the full GPU: another one, if its memory and the program's own make up what is used."""
+    for found in (match for text in passages(facts) for match in _OUT_OF_MEMORY.finditer(text)):
+        total, free, held, own, reserved = (
+            float(found[name]) / (1024 if found[f"{name}_unit"] == "MiB" else 1)
+            for name in ("total", "free", "held", "own", "reserved")
+        )
+        own += reserved
+        rest = total - free - held - own  # of a CUDA context
+        if min(held, own) > LEAST_GIB and abs(rest) < MOST_CONTEXT_GIB:
+            words = (
+                f"process {found['pid']} holds {held:.1f} of the {total:.1f} GiB of GPU {found['gpu']}; "
+                f"the program that ran out of memory has {own:.1f} GiB"
+            )
+            evidence = {"pid": found["pid"], "used": f"{held:.1f} GiB", "said": " ".join(found[0].split())}
+            yield facts.problems["other-process-using-gpu"].found(words, evidence, confidence=Confidence.LIKELY)
+            return
+
+
+LEAST_GIB, MOST_CONTEXT_GIB = 0.5, 1.5
 
 
 def _used(gpu: Gpu) -> int:
@@ -196,5 +228,6 @@ RULES = (
     crowded_out,
     shared_gpu,
     leftover,
+    held_by_another,
     container_without_request,
 )
