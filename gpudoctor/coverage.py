@@ -20,7 +20,7 @@ def coverage(results: Iterable[Result], of_texts: bool = False, of_job: bool = F
         said = f"Only texts were analysed, not a machine: {ran} of {applicable} checks could use them."
         return Coverage(ran, applicable, dict(skipped), said)
     if of_job:
-        said = f"Only a program was examined, not the machine (gpudoctor check): {ran} of {applicable} checks could use that."
+        said = f"Only a program was examined, not the machine (gpudoctor check): {ran} of {applicable} checks could judge it."
         return Coverage(ran, applicable, dict(skipped), said)
     parts = [f"{ran} of {applicable} applicable checks ran"]
     parts += [f"{count} {_SKIPPED.get(kind, kind)}" for kind, count in sorted(skipped.items())]

@@ -155,6 +155,12 @@ def test_expected_gpus_are_named_where_there_are_none() -> None:
         assert "✗ fail  This machine has 0 of 8 expected NVIDIA GPUs." in said
 
 
+def test_a_profile_without_a_gpu_says_so() -> None:
+    report = of("no-gpu")
+    facts = {**report.facts, "profiled": {"line": "true", "engine": "x", "engine_why": "y", "nothing": "no torch was imported"}}
+    assert "Nothing to show: this machine has no NVIDIA GPU." in terminal.render(replace(report, facts=facts))
+
+
 def test_one_check_is_counted_as_one() -> None:
     said = terminal.render(
         doctor.judge(machine.load("no-gpu"), doctor.select(catalog.checks(), "quick", ["gpu-on-bus", "driver"]))

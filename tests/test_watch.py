@@ -148,6 +148,12 @@ def test_a_command_keeps_its_exit_code_and_its_output(capfd: pytest.CaptureFixtu
     assert capfd.readouterr() == ("out\n", "err\n")
 
 
+def test_a_machine_without_a_gpu_is_said_to_have_none() -> None:
+    value = machine.load("watched-few-loaders").replies[QUESTION].value
+    report = Checkup(snapshot=snapshots.of(Reply("ok", {**value, "gpus": {}, "no_gpu": "NVML finds no GPU"}))).report
+    assert "; no GPU was watched: NVML finds no GPU (gpudoctor took" in " ".join(terminal.render(report).split())
+
+
 def test_a_report_for_a_program_has_the_standard_output(capfd: pytest.CaptureFixture[str]) -> None:
     result = watched("--format", "json", "--", "sh", "-c", "echo out; kill -TERM $$")
     assert result.exit_code == 128 + signal.SIGTERM

@@ -10,7 +10,7 @@ from gpudoctor.facts.job.traced import Rank
 from gpudoctor.judging.jobs.kernel_names import short
 from gpudoctor.model import Report, Skip
 from gpudoctor.plain import plain
-from gpudoctor.report import acceptance, loaded, profiled_kernel, profiled_memory
+from gpudoctor.report import acceptance, loaded, profiled_kernel, profiled_memory, without_gpu
 from gpudoctor.report.section import Row as Row
 from gpudoctor.report.section import Section as Section
 
@@ -39,17 +39,20 @@ def sections(report: Report, most: int = SOME, width: int = 120) -> tuple[Sectio
     """most: rows of each table. width: of the page. Nothing if the profile has a form that no version of gpudoctor writes."""
     found = of(report)
     try:
-        first = (*acceptance.sections(report), *(_sections(found, most, width) if found else ()))
+        first = (
+            *acceptance.sections(report),
+            *(_sections(found, most, width, not without_gpu.is_missing(report)) if found else ()),
+        )
         return (*first, *(loaded.sections(report) if most == ALL else ()))
     except (Skip, *WRONG):
         return ()
 
 
-def _sections(found: Mapping[str, Any], most: int, width: int) -> Iterator[Section]:
+def _sections(found: Mapping[str, Any], most: int, width: int, has_gpu: bool) -> Iterator[Section]:
     ranks = [Rank(value) for value in found.get("ranks") or ()]
     working = [rank for rank in ranks if rank.kernel_count]
     room = max(NARROWEST_NAME, min(WIDEST_NAME, width - 50))
-    yield Section(f"Profile of {plain(str(found.get('line')))}", (), (), tuple(_about(found, working)))
+    yield Section(f"Profile of {plain(str(found.get('line')))}", (), (), tuple(_about(found, working, has_gpu)))
     if found.get("kernel"):
         yield from profiled_kernel.sections(found["kernel"], most, room)
     if ranks and not working:
@@ -62,11 +65,11 @@ def _sections(found: Mapping[str, Any], most: int, width: int) -> Iterator[Secti
             yield from _of(rank, most, room)
 
 
-def _about(found: Mapping[str, Any], ranks: Sequence[Rank]) -> Iterator[str]:
+def _about(found: Mapping[str, Any], ranks: Sequence[Rank], has_gpu: bool) -> Iterator[str]:
     engine = f"Traced by {found.get('engine')} ({found.get('engine_why')})"
     yield engine + (f"; the command ended with {found['ended']}" if found.get("ended") else "") + "."
     if found.get("nothing"):
-        yield f"Nothing to show: {found['nothing']}."
+        yield f"Nothing to show: {found['nothing'] if has_gpu else 'this machine has no NVIDIA GPU'}."
     for note in found.get("notes") or ():
         yield f"Note: {note}"
     for rank in ranks[:1]:

@@ -37,6 +37,8 @@ def heading(watched: Watched) -> str:
         end += f"; its first kernel ran after {start:.0f} s"
     if unreadable := watched.get("unreadable"):
         end += f"; {unreadable} processes of another user, of which root can read more"
+    if why := watched.get("no_gpu"):
+        end += f"; no GPU was watched: {plain(why)}"
     own = f"gpudoctor took {100 * watched['own_cores']:.1f} % of a core and {watched['own_mib']:.0f} MiB"
     return f"{watched['target']['name']} for {watched['seconds']:.0f} s{end} ({own})"
 

@@ -159,6 +159,7 @@ class Watched(Guarded):
             "own_mib": self.own_mib,
             "every": self.timeline.every,
             "gpus": [_of_gpu(self, gpu) for gpu in self.gpus],
+            "no_gpu": str(self.raw.get("no_gpu") or ""),
         }
 
     @property
