@@ -56,6 +56,8 @@ def test_exit_code_is_the_verdict(stub: Doctor, report: m.Report, fail_on: str, 
     [
         (["chek"], "Did you mean 'check'?"),
         (["check", "--level", "deep"], "'deep' is not one of"),
+        (["check", "--level", "quik"], "Did you mean 'quick'?"),
+        (["plan", "torhc"], "Did you mean 'torch'?"),
         (["check", "--timeout", "0.5"], "'0.5' is not a time between 1s and 1h, such as 30, 30s or 5m"),
         (["check", "--measure-timeout", "11h"], "'11h' is not a time between 1s and 10h"),
         (["burn", "--minutes", "5s"], "'5s' is not a time between 6s and 7d, such as 10, 90s or 1h"),

@@ -106,6 +106,10 @@ def test_a_search_in_vain_is_an_error(words: tuple[str, ...]) -> None:
     assert "in its id or title" in result.stderr
 
 
+def test_a_search_in_vain_names_a_near_word_of_an_id() -> None:
+    assert run("list", "ncll").stderr == "Error: no check has 'ncll' in its id or title; did you mean nccl?\n"
+
+
 def test_list_titles_are_those_of_explain() -> None:
     for row in listed("--problems", "driver"):
         assert str(row["title"])[:60] in " ".join(run("explain", str(row["id"])).stdout.split())

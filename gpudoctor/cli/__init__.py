@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -81,6 +82,7 @@ class Commands(LazyGroup):
         except click.ClickException as wrong:
             if not standalone_mode:
                 raise
+            _suggest(wrong)
             said = io.StringIO()
             wrong.show(said)
             screen.note(said.getvalue().rstrip("\n"))
@@ -111,6 +113,17 @@ class Commands(LazyGroup):
             if os.environ.get("GPUDOCTOR_DEBUG") == "1":
                 traceback.print_exc()
             _end(_bug(bug), 3)
+
+
+def _suggest(wrong: click.ClickException) -> None:
+    """Names the choice that was probably meant."""
+    choices = getattr(getattr(wrong, "param", None), "type", None)
+    given = re.match(r"'([^']*)' is not one of ", wrong.message)
+    if isinstance(choices, click.Choice) and given:
+        from gpudoctor.spelling import nearest
+
+        near = nearest(given[1], map(str, choices.choices))
+        wrong.message += f" Did you mean {near[0]!r}?" if near else ""
 
 
 def _as_options(args: Args) -> Args:

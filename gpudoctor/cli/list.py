@@ -73,7 +73,7 @@ def matching(words: Sequence[str]) -> list[Check]:
 
     found = [check for check in catalog.checks().values() if _fits(words, [check], check.id, title(check))]
     if not found:
-        raise UserError(_none("check", words))
+        raise UserError(_none("check", words, catalog.checks()))
     return found
 
 
@@ -89,7 +89,7 @@ def with_words(words: Sequence[str]) -> Problems:
     known = [(problem, finders.get(id, [first])) for id, (first, problem) in everything]
     found = [(problem, checks) for problem, checks in known if _fits(words, checks, problem.id, problem.title)]
     if not found:
-        raise UserError(_none("problem", words))
+        raise UserError(_none("problem", words, catalog.problems()))
     return found
 
 
@@ -99,7 +99,7 @@ def practices_with(words: Sequence[str]) -> list[Practice]:
 
     found = [each for each in practices.practices().values() if _fits(words, (), each.id, *each.also, each.title)]
     if not found:
-        raise UserError(_none("practice", words))
+        raise UserError(_none("practice", words, practices.practices()))
     return found
 
 
@@ -110,10 +110,11 @@ def _fits(words: Sequence[str], checks: Iterable[Check], *texts: str) -> bool:
     return all(word.casefold() in text for word in words)
 
 
-def _none(what: str, words: Sequence[str]) -> str:
+def _none(what: str, words: Sequence[str], ids: Iterable[str]) -> str:
     from gpudoctor.spelling import unknown
 
-    said = unknown("area", words[0], AREAS) if len(words) == 1 else ""
+    known = dict.fromkeys((*AREAS, *(word for id in ids for word in id.split("-"))))
+    said = unknown("area", words[0], known) if len(words) == 1 else ""
     near = said.partition("; ")[2]
     return f"no {what} has {' '.join(words)!r} in its id or title" + (
         f"; {near}" if near else "; for problems: --problems" if what == "check" else ""
