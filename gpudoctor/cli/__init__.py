@@ -82,9 +82,8 @@ class Commands(LazyGroup):
         except click.ClickException as wrong:
             if not standalone_mode:
                 raise
-            _suggest(wrong)
             said = io.StringIO()
-            wrong.show(said)
+            _with_suggestion(wrong).show(said)
             screen.note(said.getvalue().rstrip("\n"))
             code = wrong.exit_code
         except click.Abort:
@@ -115,15 +114,16 @@ class Commands(LazyGroup):
             _end(_bug(bug), 3)
 
 
-def _suggest(wrong: click.ClickException) -> None:
-    """Names the choice that was probably meant."""
-    choices = getattr(getattr(wrong, "param", None), "type", None)
+def _with_suggestion(wrong: click.ClickException) -> click.ClickException:
+    """Also names the choice that was probably meant."""
     given = re.match(r"'([^']*)' is not one of ", wrong.message)
-    if isinstance(choices, click.Choice) and given:
-        from gpudoctor.spelling import nearest
+    if not (given and isinstance(wrong, click.BadParameter) and wrong.param and isinstance(wrong.param.type, click.Choice)):
+        return wrong
+    from gpudoctor.spelling import nearest
 
-        near = nearest(given[1], map(str, choices.choices))
-        wrong.message += f" Did you mean {near[0]!r}?" if near else ""
+    near = nearest(given[1], map(str, wrong.param.type.choices))
+    said = f"{wrong.message} Did you mean {near[0]!r}?" if near else wrong.message
+    return click.BadParameter(said, wrong.ctx, wrong.param, wrong.param_hint)
 
 
 def _as_options(args: Args) -> Args:

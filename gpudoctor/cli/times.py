@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    ParamType = click.ParamType[float]
+else:
+    ParamType = click.ParamType  # older releases of click have no generic one
 
 UNITS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
-class Time(click.ParamType):
+class Time(ParamType):
     """A time between two limits, in the unit of a number that has none. least, most: in this unit."""
 
     name = "time"
