@@ -26,6 +26,10 @@ PLATFORMS = {
     "wsl2": "WSL2",
     "container": "inside a container",
     "host": "a machine that is no container",
+    "kubernetes": "a pod of Kubernetes",
+    "vm": "a virtual machine",
+    "physical": "a physical machine",
+    "bmc": "a server with a BMC",
     "conda": "a conda environment",
 }
 LONGEST_MESSAGE = 300  # characters

@@ -238,7 +238,7 @@ def test_what_a_summary_cannot_read_is_not_healthy(kind: str, status: str, messa
 def test_an_unreadable_os_release_hides_no_fix_and_shows_no_foreign_one() -> None:
     fixes = (Fix("For Debian", "apt", on=("debian",)), Fix("For others", "make", on=("other",)))
     unreadable = System(Replies({"file:/etc/os-release": Reply("denied")})).platform
-    assert unreadable == ("other", "host")
+    assert unreadable[:2] == ("other", "host")
     assert [fix.title for fix in fitting(fixes, FixContext(unreadable), {})] == ["For others"]
 
 

@@ -141,7 +141,7 @@ def test_progress_is_one_line_that_goes_away(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_progress_in_a_log_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     times = iter((0.0, 4.0, 10.0, 12.0, 20.0))
-    monkeypatch.setattr(output.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr("gpudoctor.cli.output.time.monotonic", lambda: next(times))
     with output.progress(10) as tell:
         for done in range(4):
             tell(f"{done} of 4 nodes")

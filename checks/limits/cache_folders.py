@@ -110,7 +110,7 @@ def in_home(closed: dict[str, dict[str, Any]]) -> tuple[str, list[str]]:
 
 
 def can_use_home(facts: Facts) -> bool:
-    """Also if it is unknown: then each folder is reported by itself."""
+    """Also if it is unknown: then each folder is reported separately."""
     asked = facts.replies.starting_with("home")
     return "home" not in asked or known(lambda: facts.limits.home.writable is not False, False)
 

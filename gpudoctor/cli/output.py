@@ -134,7 +134,7 @@ def _encodable(text: str, encoding: str) -> str:
 
 
 def _in_a_log(every: float) -> Callable[[str], None]:
-    """Tells what is done by a line of its own, the first one after `every` seconds."""
+    """Tells what is done in a separate line, the first one after `every` seconds."""
     started = last = time.monotonic()
 
     def tell(doing: str) -> None:

@@ -16,7 +16,7 @@ UNITS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
 class Time(ParamType):
-    """A time between two limits, in the unit of a number that has none. least, most: in this unit."""
+    """A time between two limits, in the unit of a number without one. least, most: in this unit."""
 
     name = "time"
 

@@ -1,4 +1,4 @@
-"""Commands that fail by themselves, on any machine."""
+"""Commands that fail on any machine, through their own errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_GPUS = re.compile(
 
 
 def needs_no_gpu(facts: Facts) -> bool:
-    """Whether a command that failed by itself names nothing of GPUs, nor does its output. Skip if no command was run."""
+    """Whether neither a command that failed nor its output names anything of GPUs. Skip if no command was run."""
     if facts.command.kind != "failed":
         return False
     printed = [text for text in facts.texts.all if text.name == command.NAME]
