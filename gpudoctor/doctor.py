@@ -11,7 +11,7 @@ from gpudoctor.choices import ACCEPTANCE, BURN, DEPTHS
 from gpudoctor.coverage import coverage
 from gpudoctor.errors import UserError
 from gpudoctor.facts import Facts
-from gpudoctor.facts.guarded import WRONG
+from gpudoctor.facts.guarded import WRONG, comparable
 from gpudoctor.facts.known import known
 from gpudoctor.facts.overview import overview, target
 from gpudoctor.judging import acceptance, loaded
@@ -217,7 +217,7 @@ def run_check(check: Check, facts: Facts) -> Outcome:
     found: list[Finding] = []
     message = ""
     try:
-        for finding in check.judge(facts):
+        for finding in comparable(check.judge(facts)):
             found.append(_with_causes(finding, facts, check.id))  # noqa: PERF401 (what was found before a Skip counts)
         message = "" if _told(found) else _summary(check, facts)
     except Skip as skip:

@@ -32,6 +32,7 @@ from gpudoctor.facts.pci import PciFunction
 from gpudoctor.fixes.common import ASK_PROVIDER, look
 from gpudoctor.judging import expected, own_errors
 from gpudoctor.judging.driver.graphics_modes import SWITCHED_OFF, switched_off, without_power
+from gpudoctor.judging.driver.passed_on import is_passed_on
 from gpudoctor.model import NEW_INITRAMFS, Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
 
 NOT_LISTED = "no NVIDIA display controller (vendor 10de) is on the PCI bus"
@@ -176,11 +177,6 @@ ALL_VFIO = Problem(
 
 JETSON = {"nvgpu", "nvmap"}
 RESERVED = ("vfio-pci", "pci-stub")
-STARTS_A_VM = r"\bqm start\b|\bvirsh start\b|\bhostpci\d|-device vfio-pci,"
-SHOWS_A_VM = re.compile(
-    r"^hostpci\d+:\ | <hostdev\b | \bvirsh\ dumpxml\b | ^\s*\d+\s+\S+\s+running\s*$ | -device\ vfio-pci,",
-    re.MULTILINE | re.VERBOSE,
-)
 ASLEEP = r"(\S+): Unable to change power state from D3\w* to D0, device inaccessible"
 FALLEN = r"The NVIDIA GPU (\S+) \(PCI ID: 10de:\w+\) installed in this system has fallen off the bus and is not responding"
 INVALID_REGION = r"BAR\d is 0M @ 0x0 \(PCI:(\S+)\)"
@@ -204,12 +200,6 @@ def judge(facts: Facts) -> Iterator[Finding]:
 def is_reserved(gpu: PciFunction) -> bool:
     """Whether a driver for virtual machines holds the GPU; False if its driver is unknown."""
     return known(lambda: gpu.driver) in RESERVED
-
-
-def is_passed_on(facts: Facts) -> bool:
-    """Whether the given text starts a virtual machine with the GPUs and does not use them on this host, or shows its settings."""
-    said = "\n".join(passage.text for text in facts.texts.all for passage in text.passages) if facts.texts.alone else ""
-    return bool(SHOWS_A_VM.search(said) or (re.search(STARTS_A_VM, said) and "nvidia-smi" not in said))
 
 
 def is_foreign(facts: Facts, gpu: PciFunction) -> bool:
@@ -236,7 +226,9 @@ def no_gpu(facts: Facts) -> Iterator[Finding]:
 
 def judge_gpu(facts: Facts, gpu: PciFunction) -> Iterator[Finding]:
     others = facts.nvml.reaches_any
-    if is_reserved(gpu):
+    if is_reserved(gpu) and is_passed_on(facts):
+        return
+    elif is_reserved(gpu):
         yield VFIO.found(f"{gpu.address} is bound to {gpu.driver}", {"gpu": gpu.address, "driver": gpu.driver})
     elif facts.nvml.reaches(gpu.address):
         return

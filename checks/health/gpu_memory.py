@@ -10,7 +10,8 @@ that no listed process holds exceeds half of the GPU's memory.
 
 Known exceptions
 Processes that NVML lists are judged by gpu-processes, even if NVML does not report how much memory they hold (MIG, WSL2). The
-desktop under Windows holds memory that WSL2 cannot see.
+desktop under Windows holds memory that WSL2 cannot see. Inside a container nvidia-smi lists no process: in a text, memory in use
+there counts only where it explains a failure.
 
 References
 https://github.com/pytorch/pytorch/issues/3871
@@ -18,6 +19,7 @@ https://github.com/pytorch/pytorch/issues/3871
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -56,8 +58,28 @@ IN_USE = Problem(
 def judge(facts: Facts) -> Iterator[Finding]:
     if facts.system.wsl:
         raise Skip("under WSL, Windows processes are not visible")
-    own_mib = 1024 * held_by_program(facts)
-    yield from for_each(facts.nvml.reachable.values(), lambda gpu: judge_gpu(gpu, own_mib))
+    own_mib, is_hidden = 1024 * held_by_program(facts), hides_processes(facts)
+    found = for_each(facts.nvml.reachable.values(), lambda gpu: judge_gpu(gpu, own_mib))
+    yield from (replace(finding, is_clue=True) if is_hidden else finding for finding in found)
+
+
+HIDES = re.compile(
+    r"""
+    \b(?:docker|podman|nerdctl|crictl|lxc|incus|pct)\ (?:compose\ )?(?:exec|enter)\b
+    | \b(?:kubectl|oc|k)\ [^\n|;&]*?\b(?:exec|debug)\b
+    | \b(?:singularity|apptainer)\ (?:exec|run|shell)\b
+    | \bnvidia-cuda-mps-(?:control|server)\b
+    | ^\s*(?:root|\w+)@[0-9a-f]{12}:
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+
+
+def hides_processes(facts: Facts) -> bool:
+    """Whether a text shows a container or MPS, whose clients nvidia-smi does not list: alone, their memory is no fault."""
+    if not facts.texts.alone:
+        return False
+    return facts.shown.is_in_container or any(HIDES.search(passage.text) for text in facts.texts.all for passage in text.passages)
 
 
 def judge_gpu(gpu: Gpu, own_mib: float) -> Iterator[Finding]:

@@ -81,6 +81,15 @@ CPU_ONLY = Problem(
     references=("https://github.com/resemble-ai/chatterbox/issues/269",),
 )
 
+USE_OTHER = Fix(
+    "Leave the working environment as it is, and start the program, or the notebook's kernel, with its Python",
+    "<python> -m pip install ipykernel && <python> -m ipykernel install --user --name gpu",
+    verify="jupyter kernelspec list",
+    undo="jupyter kernelspec uninstall -y gpu",
+    kind="install",
+    needs=("network",),
+)
+WORKS = re.compile(r"(?m)\b\d+\.\d+\.\d+\+cu\d+[ ,]+(?:\d+\.\d+[ ,]+)?True\b")
 MEANT = Fix("If PyTorch is meant to use only the CPU here: leave it as it is")
 
 MISSING_ARCHITECTURE = Problem(
@@ -122,10 +131,17 @@ def cpu_only(facts: Facts) -> Finding:
     evidence = {"installed": version, **torch_builds.replacement(facts, version)}
     problem, words = fitting(CPU_ONLY, facts, evidence), f"torch {version} is built without CUDA"
     other = None if facts.texts.alone or gpu_packages.needing_torch(facts) else gpu_packages.on_gpu(facts)
+    if other is None and works_elsewhere(facts):
+        problem, words = replace(problem, fixes=(USE_OTHER,)), f"{words}; that of another Python in the text uses the GPU"
     if other is None:
         return problem.found(words, evidence, packages=("torch",))
     may_be_meant = replace(problem, status=Status.WARN, latent=True, fixes=(MEANT, *problem.fixes))
     return may_be_meant.found(f"{words}; {other} is installed for the GPU", {**evidence, "beside": other}, packages=("torch",))
+
+
+def works_elsewhere(facts: Facts) -> bool:
+    """Whether a text also shows a build with CUDA that sees a GPU. Nothing may be installed over that one."""
+    return facts.texts.alone and any(WORKS.search(passage.text) for text in facts.texts.all for passage in text.passages)
 
 
 def fitting(problem: Problem, facts: Facts, evidence: Mapping[str, Any]) -> Problem:

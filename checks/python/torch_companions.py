@@ -33,7 +33,7 @@ from packaging.version import Version
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.facts.packages import Package
-from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
+from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Skip, Status, Unavailable
 
 INDEX = "https://download.pytorch.org/whl/"
 SAME_BUILD = ("torchvision", "torchaudio", "torchtext")
@@ -156,7 +156,9 @@ def _requirements(facts: Facts, package: Package) -> tuple[Requirement, ...]:
 
 def _torch_version(facts: Facts) -> str:
     """The version with its local part (2.11.0+cu130), which the metadata of wheels from PyPI lacks."""
-    return facts.python.torch_version or ""
+    if version := facts.python.torch_version:
+        return version
+    raise Unavailable("the version of PyTorch is not known")
 
 
 def _meets(line: Requirement, version: str) -> bool:

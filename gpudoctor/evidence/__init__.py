@@ -14,7 +14,8 @@ from gpudoctor.evidence.excerpt import Excerpt
 from gpudoctor.evidence.listed import only_listed
 from gpudoctor.evidence.mentioned import only_mentioned
 from gpudoctor.evidence.quoted import only_quoted
-from gpudoctor.evidence.readers import READERS, driver_state, python_packages
+from gpudoctor.evidence.readers import READERS, driver_state, engine, python_packages
+from gpudoctor.evidence.samples import of_instructions
 from gpudoctor.evidence.scan import scan
 from gpudoctor.facts import sessions
 from gpudoctor.facts.guarded import WRONG
@@ -73,14 +74,18 @@ def added(taken: Snapshot, evidence: Evidence) -> Snapshot:
 def _of(name: str, excerpt: Excerpt) -> dict[str, Reply]:
     replies: dict[str, Reply] = {}
     kinds: list[str] = []
-    listed = only_listed(excerpt.lines) | only_mentioned(excerpt.lines)
+    listed = only_listed(excerpt.lines) | only_mentioned(excerpt.lines) | set(of_instructions(sorted(excerpt.lines.items())))
     lines = [(number, line) for number, line in sorted(excerpt.lines.items()) if number not in listed]
+    answered = sessions.answered(lines)
     quoted = only_quoted(excerpt.lines)
+    quoted.update(number for first, last in answered for number in range(first, last + 1))
     excerpt = replace(excerpt, lines={number: line for number, line in lines if number not in quoted})
     of_others = sessions.hearsay(lines)
-    past = (*sessions.mended(lines), *of_others)
+    past = (*sessions.mended(lines), *of_others, *answered)
     for block in _outermost(excerpt.blocks):
-        if block.first in listed or any(first <= block.first <= last for first, last in past):
+        if block.first in listed or (block.reader is engine.READER and block.first in quoted):
+            continue
+        if any(first <= block.first <= last for first, last in past):
             continue
         proved = _read(block)
         if proved is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from gpudoctor.evidence import sentences
+from gpudoctor.evidence import samples, sentences
 from gpudoctor.evidence.prompts import NEXT
 from gpudoctor.facts import sessions
 
@@ -149,7 +149,7 @@ def only_quoted(lines: Mapping[int, str]) -> set[int]:
         elif _SHOWS_FILE.match(typed) and _PRINTED.search(typed):
             found.update(number for number, line in command.said[1:] if _says_nothing(line))
     found.update(_runs(ordered), _usage(ordered), _manual(ordered), _sources(ordered), _passed(ordered))
-    found.update(_overcome(ordered))
+    found.update(_overcome(ordered), samples.of_patches(ordered))
     found.update(sentences.entries([line for line in ordered if line[0] not in found]))
     found.update(sentences.about_messages([line for line in ordered if line[0] not in found]))
     return found

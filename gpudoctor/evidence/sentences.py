@@ -106,7 +106,12 @@ def about_messages(lines: Lines) -> Iterable[int]:
     is_short = len(lines) < LEAST_LINES
     paragraphs = (one for one in _paragraphs(lines) if not is_short or _is_wrapped(one))
     quoting = [number for paragraph in paragraphs for number in _quoting(paragraph)]
-    return () if not quoting or any(_REPORTS.search(_QUOTE.sub("", line)) for _, line in lines) else quoting
+    return () if not quoting or says_of_failure(line for _, line in lines) else quoting
+
+
+def says_of_failure(lines: Iterable[str]) -> bool:
+    """Whether the author reports a failure, outside of quotes."""
+    return any(_REPORTS.search(_QUOTE.sub("", line)) for line in lines)
 
 
 def _paragraphs(lines: Lines) -> Iterator[Lines]:

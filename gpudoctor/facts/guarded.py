@@ -16,6 +16,16 @@ WRONG = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, Re
 _MISSING = "no answer: "  # begins the name under which an object remembers why it has no such fact
 
 
+def comparable(found: Iterator[R]) -> Iterator[R]:
+    """What is found before a version that has no order: texts, and packages from before the standard, contain such ones."""
+    from packaging.version import InvalidVersion
+
+    try:
+        yield from found
+    except InvalidVersion as odd:
+        raise Unavailable(f"a version cannot be compared ({odd})") from None
+
+
 class Guarded:
     """Base of classes that read raw answers: what goes wrong in any of their members raises Unavailable."""
 

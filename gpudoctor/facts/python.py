@@ -10,6 +10,7 @@ from packaging.requirements import Requirement
 
 from gpudoctor.facts import shared
 from gpudoctor.facts.guarded import Guarded
+from gpudoctor.facts.known import known
 from gpudoctor.facts.packages import (
     CondaPackage,
     Differing,
@@ -186,7 +187,9 @@ class Python(Guarded):
     def torch_version(self) -> str | None:
         if metadata := self._torch_without_files:
             return metadata.version
-        return assigned(self._replies.value("torch")["version_py"], "__version__")
+        stated = assigned(self._replies.value("torch")["version_py"], "__version__")
+        package = known(lambda: self.package("torch")) if stated == "" else None  # a text can show only what it was built with
+        return package.version if package else stated or None
 
     @cached_property
     def torch_cuda(self) -> str | None:

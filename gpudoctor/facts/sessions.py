@@ -164,6 +164,48 @@ def hearsay(lines: Sequence[tuple[int, str]]) -> tuple[tuple[int, int], ...]:
     return ((told[0][0], told[-1][0]),) if is_of_others or is_bygone else ()
 
 
+_WROTE = re.compile(
+    r"""
+    \b(?: wrote | writes | posted | reported | schrieb | a\ écrit | escribió | escreveu | ha\ scritto | написал\w* )\b
+      [^:]{0,60}:\s*$
+    | 写道[:：]\s*$
+    """,
+    re.VERBOSE,
+)
+_IS_WELL = re.compile(
+    r"""
+    \b(?: solved | resolved | fixed | (?:can|may)\ be\ closed | clos(?:e|ed|ing)
+    | (?:fine|stable|ok|working|works)\ (?:again|now|since)
+    | since\ then | gelöst | resuelto | résolu | решено )\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def answered(lines: Sequence[tuple[int, str]]) -> tuple[tuple[int, int], ...]:
+    """First and last lines of quoted mails whose problem the text around them calls solved, and after which nothing failed.
+
+    >>> answered(((1, "Solved."), (3, "Ann wrote:"), (4, "$ nvidia-smi"), (5, "No devices were found"), (7, "Thanks")))
+    ((3, 5),)
+    """
+    spans = [(number, _end_of(lines, place)) for place, (number, text) in enumerate(lines) if _WROTE.search(text)]
+    own = [line for line in lines if not any(first <= line[0] <= last for first, last in spans)]
+    if not spans or not _says(own, _IS_WELL) or _says(own, _RECURS) or _says(own, _ASKS):
+        return ()
+    failed = any(_FAILS.search(text) for command in commands(own) for _, text in command.said[1:])
+    return () if failed else tuple(spans)
+
+
+def _end_of(lines: Sequence[tuple[int, str]], place: int) -> int:
+    """The last line before a blank one."""
+    last = lines[place][0]
+    for number, _ in lines[place + 1 :]:
+        if number != last + 1:
+            break
+        last = number
+    return last
+
+
 def _says(lines: Sequence[tuple[int, str]], words: re.Pattern[str]) -> bool:
     return any(words.search(text) for _, text in lines)
 

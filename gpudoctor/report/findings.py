@@ -73,7 +73,7 @@ def doubt(entry: Diagnosis) -> str:
         shown = ", ".join(could_be[:_CAUSES]) + (f" and {len(could_be) - _CAUSES} more" if len(could_be) > _CAUSES else "")
         words += f" Other possible causes, most likely first: {shown}."
     if ruled_out := entry.evidence.get("ruled_out"):
-        words += f" Ruled out: {value(ruled_out)}."
+        words += f" Ruled out: {value(list(dict.fromkeys(ruled_out)))}."
     if tried := entry.evidence.get("tried"):
         words += "".join(f" Tried: {each}." for each in tried)
     if unread := entry.evidence.get("could_not_check"):

@@ -128,7 +128,7 @@ _SUPPOSED = re.compile(
     r"""
     \b[Yy]ou\ (?:will|should|would|may|might)\ (?:then\ |now\ )?(?:see|get)\ [`"'“][^`"'“”\n]{0,80}$
     | \b(?:[Rr]esolve[sd]?|[Ff]ix(?:e[sd])?|[Aa]ddresse[sd])\ (?:the\ |an?\ )?[`"'“][^`"'“”\n]{0,80}$
-    | \b[Ii]f\ (?:you|the\ \w+|a\ \w+|it|nvidia-smi|dmesg)(?:\ \w+){0,2}
+    | \b[Ii]f\ (?:you|the\ \w+|a\ \w+|it|nvidia-smi|dmesg|users|people|somebody|someone)(?:\ \w+){0,2}
     \ (?:sees?|gets?|says?|shows?|reports?|prints?|returns?|contains?|fails?\ with)\ [^.`"'\n]{0,40}[`"'“][^`"'“”\n]{0,80}$
     """,
     re.VERBOSE,

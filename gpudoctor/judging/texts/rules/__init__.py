@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.guarded import comparable
 from gpudoctor.judging.texts.rules import (
     chosen,
     cluster,
@@ -51,7 +52,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
     found: set[tuple[str, int | None]] = set()
     for rule in RULES:
         with suppress(Skip):
-            for finding in rule(facts):
+            for finding in comparable(rule(facts)):
                 if (key := (finding.problem.id, finding.gpu)) not in found:
                     found.add(key)
                     yield finding

@@ -78,7 +78,8 @@ _UNLOCK = {
 def held(facts: Facts) -> Iterator[Finding]:
     """A lock names a package of the driver, whose parts are of two releases."""
     text = "\n".join(passages(facts))
-    if not _DIFFERS.search(text):
+    loaded, works = known(lambda: facts.driver.module_version), known(lambda: facts.nvml.driver_version)
+    if not _DIFFERS.search(text) or (loaded and loaded == works and known(lambda: facts.nvml.count, 0)):
         return
     for tool, pattern in _LOCKS.items():
         found = pattern.search(text)
