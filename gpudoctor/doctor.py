@@ -20,6 +20,7 @@ from gpudoctor.judging.experiments import verdict
 from gpudoctor.judging.measured import shortfalls
 from gpudoctor.judging.measured.language_models import models
 from gpudoctor.judging.python import package_files, shadowing
+from gpudoctor.judging.texts.fitting import fitted
 from gpudoctor.knowledge.version import version as knowledge_version
 from gpudoctor.model import (
     REPORT_SCHEMA,
@@ -42,8 +43,7 @@ from gpudoctor.version import __version__
 # Logs given as evidence can mention GPUs that the driver or the bus no longer knows.
 OF_LOGS = ("xids", "memory-xids", "program-xids", "sxids", "adapter-init")
 
-# What explains why a user's command failed comes before all else that is wrong with the machine.
-OF_COMMAND = "command"
+OF_COMMAND = "command"  # what explains why a user's command failed comes before all else that is wrong with the machine
 WITHOUT_GPUS = "there is no GPU here, and nothing in it needs one"
 _LONGEST_REASON = 300
 
@@ -235,7 +235,7 @@ def run_check(check: Check, facts: Facts) -> Outcome:
 
 def _with_causes(finding: Finding, facts: Facts, check: str) -> Finding:
     """With causes that many checks share: shadowed packages, damaged files, and what experiments prove."""
-    found = package_files.with_cause(shadowing.with_cause(finding, facts), facts, check)
+    found = package_files.with_cause(shadowing.with_cause(fitted(finding, facts), facts), facts, check)
     return verdict.with_cause(found, facts, check)
 
 

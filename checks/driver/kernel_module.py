@@ -222,7 +222,8 @@ def not_built(facts: Facts) -> Finding | None:
     if facts.driver.module_for_running_kernel or is_found_by_modprobe(facts):
         return None
     others = sorted({module.kernel for module in facts.driver.installed_modules})
-    precompiled = known(lambda: facts.system.family) == "rhel" and not has_builder(facts)
+    is_rhel = known(lambda: facts.system.family) == "rhel" or (facts.texts.alone and ".el" in facts.system.kernel)
+    precompiled = is_rhel and not has_builder(facts)
     fixes = (PRECOMPILED if others else PRECOMPILED[:1]) if precompiled else NOT_BUILT.fixes
     there = f"modules exist for {', '.join(others)}" if others else "no other module is installed"
     there += f"; {waiting[0]}" if (waiting := unfinished(facts)) else ""

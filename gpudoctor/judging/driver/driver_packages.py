@@ -96,7 +96,8 @@ def has_builder(facts: Facts) -> bool:
     except Skip:
         return True
     comes_built = any(name.startswith("kmod-nvidia") and "dkms" not in name for name in names)
-    return not comes_built or facts.driver.has_dkms or any(name.startswith(("akmod", "dkms")) for name in names)
+    has_dkms = known(lambda: facts.driver.has_dkms, False)  # a text may not show it
+    return not comes_built or has_dkms or any(name.startswith(("akmod", "dkms")) for name in names)
 
 
 def mixed_packages(facts: Facts, words: str, evidence: dict[str, object]) -> Finding | None:

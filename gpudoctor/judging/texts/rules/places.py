@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.docker import daemon_json_of
@@ -103,7 +104,8 @@ def node_without_gpus(facts: Facts) -> Iterator[Finding]:
     node = facts.shown.node
     if node is not None and not any(node.values()) and said(facts, "nvidia.com/gpu"):
         words = "a node of the text offers no nvidia.com/gpu in its capacity: its device plugin does not run, or found no driver"
-        yield facts.problems["k8s-device-plugin-no-nvml"].found(words, {"offered": dict(node)}, confidence=Confidence.LIKELY)
+        found = facts.problems["k8s-device-plugin-no-nvml"].found(words, {"offered": dict(node)}, confidence=Confidence.LIKELY)
+        yield replace(found, because="nvidia-uvm-missing")
 
 
 def unhealthy_gpus(facts: Facts) -> Iterator[Finding]:
