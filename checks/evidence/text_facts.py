@@ -24,7 +24,9 @@ from collections.abc import Iterator
 from gpudoctor.facts import Facts
 from gpudoctor.judging.texts import answers, faults, problems, rules
 from gpudoctor.judging.texts.rules import (
+    access,
     chosen,
+    compared,
     configured,
     desktops,
     guests,
@@ -129,7 +131,7 @@ CHECK = Check(
     problems=(
         *(INODES, STUCK, CLOCK, POWER_MODE, problems.OTHER_PIP, problems.LEFTOVER, problems.MIXED_TOOLKITS),
         *(*faults.PROBLEMS, *desktops.PROBLEMS, *kernels.PROBLEMS, *hosts.PROBLEMS, *starts.PROBLEMS),
-        *(*chosen.PROBLEMS, *installed.PROBLEMS),
+        *(*chosen.PROBLEMS, *installed.PROBLEMS, *access.PROBLEMS, *compared.PROBLEMS),
         *(*configured.PROBLEMS, *versions_used.PROBLEMS, *guests.PROBLEMS),
     ),
 )

@@ -36,7 +36,8 @@ class Shown(ShownClusters, ShownHosts, ShownJobs):
     @cached_property
     def graphics_mode(self) -> tuple[str, str]:
         """The tool and the mode that it reports on a laptop with two GPUs; empty if the text does not show them."""
-        shown = self._value("shown-graphics-mode", {"tool": "", "mode": ""})
+        by_rule = self._value("shown-graphics-rule", {"tool": "", "mode": ""})
+        shown = self._value("shown-graphics-mode", by_rule)
         return shown["tool"], shown["mode"]
 
     @cached_property

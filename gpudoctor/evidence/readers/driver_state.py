@@ -101,7 +101,9 @@ def _mode(command: str, output: str) -> dict[str, Reply] | None:
 
 def _rule(text: str) -> dict[str, Reply] | None:
     """A folder with the rule by which EnvyControl removes the GPU."""
-    return None if _ABSENT.search(text) else _shown("EnvyControl", "integrated")
+    if _ABSENT.search(text):
+        return None
+    return {"shown-graphics-rule": Reply("ok", {"tool": "EnvyControl", "mode": "integrated"})}
 
 
 def _links(text: str) -> dict[str, Reply]:

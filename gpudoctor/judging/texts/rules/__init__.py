@@ -8,8 +8,10 @@ from contextlib import suppress
 from gpudoctor.facts import Facts
 from gpudoctor.facts.guarded import comparable
 from gpudoctor.judging.texts.rules import (
+    access,
     chosen,
     cluster,
+    compared,
     configured,
     containers,
     counts,
@@ -43,6 +45,7 @@ RULES = (
     *(*desktops.RULES, *kernels.RULES, *hosts.RULES, *inputs.RULES, *starts.RULES),
     *(*containers.RULES, *cluster.RULES, *pods.RULES, *networks.RULES, *nodes.RULES, *jobs.RULES, *fabric.RULES),
     *(*configured.RULES, *versions_used.RULES, *guests.RULES),
+    *(*access.RULES, *compared.RULES),
     *(*numbering.RULES, *peers.RULES, *chosen.RULES, *installed.RULES, *counts.RULES),
 )
 

@@ -100,6 +100,7 @@ def saving_cpu(facts: Facts) -> Iterator[Finding]:
 def another_nvcc(facts: Facts) -> Iterator[Finding]:
     """nvcc is the distribution's, and a newer toolkit lies in /usr/local."""
     nvcc = known(lambda: facts.toolchain.nvcc)
+    yield from _before_newer(facts)
     place = facts.shown.pythons.get("nvcc", "") or (nvcc.path if nvcc else "")
     there = {(int(match[1]), int(match[2])): path for path in facts.shown.toolkits if (match := _TOOLKIT.fullmatch(path))}
     if not (nvcc and nvcc.version and there) or (nvcc.version[0], nvcc.version[1]) in there:
@@ -109,6 +110,38 @@ def another_nvcc(facts: Facts) -> Iterator[Finding]:
     if of_distribution and newest > (nvcc.version[0], nvcc.version[1]):
         words = f"the first nvcc on PATH is of CUDA {nvcc.version[0]}.{nvcc.version[1]}, and {there[newest]} is installed"
         evidence = {"found": ".".join(map(str, nvcc.version[:2])), "toolkit": there[newest].rstrip("/")}
+        yield OTHER_NVCC.found(words, evidence, confidence=Confidence.LIKELY)
+
+
+_FIRST = re.compile(
+    r"""
+    \b(?:which\ -a|type\ -ap?|whereis\ -b)\ nvcc[^\n]*\n
+    (?:nvcc\ is\ )?(?P<first>/\S+/bin)/nvcc[ \t]*\n(?:nvcc\ is\ )?
+    (?P<next>/\S+)/bin/nvcc
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+_IDENTIFIED = re.compile(
+    r"""
+    The\ CUDA\ compiler\ identification\ is\ NVIDIA\ (\d+)\.(\d+)|Cuda\ compilation\ tools,\ release\ (\d+)\.(\d+)
+    """,
+    re.VERBOSE,
+)
+
+
+def _before_newer(facts: Facts) -> Iterator[Finding]:
+    """which -a lists an nvcc before that of /usr/local, and it is older."""
+    text = "\n".join(passages(facts))
+    listed, used = _FIRST.search(text), _IDENTIFIED.search(text)
+    paths = sorted((int(match[1]), int(match[2]), match[0].rstrip("/")) for match in _TOOLKIT.finditer(text))
+    if not listed or not used or not paths or not listed["next"].startswith("/usr/local/cuda"):
+        return
+    version = tuple(int(number) for number in used.groups() if number)
+    if paths[-1][:2] > version and not listed["first"].startswith("/usr/local/cuda"):
+        words = (
+            f"the first nvcc on PATH is {listed['first']}/nvcc of CUDA {version[0]}.{version[1]}, and {paths[-1][2]} is installed"
+        )
+        evidence = {"found": ".".join(map(str, version)), "toolkit": paths[-1][2], "first": f"{listed['first']}/nvcc"}
         yield OTHER_NVCC.found(words, evidence, confidence=Confidence.LIKELY)
 
 

@@ -64,6 +64,14 @@ _REQUEST = re.compile(
 )
 
 
+_SEEN_IN_JOB = re.compile(
+    r"""
+    \bsrun\b[^\n]*(?:nvidia-smi\ -L\ *\|\ *wc\ -l|device_count\(\))[^\n]*\n
+    (?:[\d,]+\n)??(\d+)\ *$
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+
 ALL_GPUS = Fix(
     "Name all GPUs: File= in the node's gres.conf and Gres= in slurm.conf on all nodes, then restart slurmctld and slurmd"
 )
@@ -159,6 +167,7 @@ def changed_mig_layout(facts: Facts) -> Iterator[Finding]:
 def unconstrained_job(facts: Facts) -> Iterator[Finding]:
     """A job sees more GPUs than it requested: Slurm sets a variable, but does not confine the job."""
     listed = known(lambda: facts.nvml.count, 0)
+    listed = max([listed, *(int(match[1]) for text in passages(facts) for match in _SEEN_IN_JOB.finditer(text))])
     visible = known(lambda: facts.environment.get("CUDA_VISIBLE_DEVICES")) or ""
     numbers = re.fullmatch(r"\d+(?:,\d+)*", visible.strip())
     asked = [int(match[1]) for text in passages(facts) for match in _REQUEST.finditer(text)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
@@ -72,7 +73,8 @@ def slower_than_siblings(facts: Facts) -> Iterator[Finding]:
         if clock < HALF * most:
             words = f"GPU {index} is busy at {clock} MHz, and another busy one runs at {most} MHz"
             evidence = {"index": index, "address": index, "sm_mhz": clock, "most_mhz": most}
-            yield facts.problems["clocks-locked-low"].found(words, evidence, index, Confidence.LIKELY)
+            found = facts.problems["clocks-locked-low"].found(words, evidence, index, Confidence.LIKELY)
+            yield replace(found, because="gpu-fan-stopped")
 
 
 def files_used_up(facts: Facts) -> Iterator[Finding]:

@@ -21,7 +21,11 @@ _BUS_ID = re.compile(r"^(?:PCI:)?(\d+)(?:@\d+)?:(\d+):(\d+)(?::\d+)?$", re.IGNOR
 _HEX = re.compile(r"^(?:PCI:)?(?:0000:)?([0-9a-f]{1,2}):([0-9a-f]{1,2})[:.](\d)$", re.IGNORECASE)
 _GONE = re.compile(r"(?i)\b(?:missing|disappear\w*|gone|no longer (?:listed|there)|not listed)\b")
 _SESSION = re.compile(
-    r"\b(?: wayland | prime\ sync\w* | tearing | gamescope | external\ (?:monitor|display) )\b", re.IGNORECASE | re.VERBOSE
+    r"""
+    \b(?: wayland | hyprland | sway | wlroots | wlr_\w+ | DRM\ device
+    | prime\ sync\w* | tearing | gamescope | external\ (?:monitor|display) )\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 _SLEEP = re.compile(
     r"\b(?: suspend\w* | resum\w+ | sleep | hibernat\w+ | wak(?:e|es|ing)[ -]?up | woke )\b", re.IGNORECASE | re.VERBOSE

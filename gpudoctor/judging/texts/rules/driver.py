@@ -115,12 +115,19 @@ _NOT_READY = re.compile(
 def linux_driver_in_wsl(facts: Facts) -> Iterator[Finding]:
     packages = known(lambda: facts.driver.packages, ())
     names = [one.name for one in packages if OF_DRIVER.fullmatch(one.name) and one.state == "installed"]
-    if facts.system.wsl == 2 and names:
+    names = names or [name for text in passages(facts) for name in _CUT_OUT.findall(text) if OF_DRIVER.fullmatch(name)]
+    is_wsl = known(lambda: facts.system.wsl, 0) == 2 or (said(facts, "/usr/lib/wsl/") and said(facts, "WSL"))
+    if is_wsl and names:
         words = f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} installed inside WSL, which uses the Windows driver"
         yield facts.problems["wsl-linux-driver-installed"].found(words, {"packages": names}, confidence=Confidence.LIKELY)
-    elif facts.system.wsl == 2 and (taken := _before_wsl(facts)):
+    elif is_wsl and (taken := _before_wsl(facts)):
         words = f"the loader finds {taken} before the library of the Windows driver in /usr/lib/wsl/lib"
         yield facts.problems["wsl-linux-driver-installed"].found(words, {"libraries": [taken]}, confidence=Confidence.LIKELY)
+
+
+_CUT_OUT = re.compile(
+    r"(?m)^ii[ \t]+([a-z][\w.+-]+)(?::\w+)?[ \t]+\d{3}\.\d[\w.:~+-]*[ \t]*$"
+)  # dpkg -l | awk, without its other columns
 
 
 def outside_of_wsl_folder(facts: Facts) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from packaging.version import Version
 
@@ -62,7 +63,8 @@ def cpu_build(facts: Facts) -> Iterator[Finding]:
         evidence = {"installed": version, **torch_builds.replacement(facts, version)}
         words = f"torch {version} is built without CUDA"
         confidence = Confidence.CONFIRMED if version.endswith("+cpu") else Confidence.LIKELY
-        yield facts.problems["torch-cpu-only-wheel"].found(words, evidence, confidence=confidence, packages=("torch",))
+        found = facts.problems["torch-cpu-only-wheel"].found(words, evidence, confidence=confidence, packages=("torch",))
+        yield replace(found, because="notebook-kernel-of-another-python")
 
 
 def tensorflow_on_windows(facts: Facts) -> Iterator[Finding]:

@@ -69,7 +69,8 @@ _LISTS_PODS = re.compile(
 )
 _IS_32 = re.compile(
     r"""
-    ELF\ 32-bit | \bglxinfo(?:\.i686|32)\b | \b32-?\ ?bit\ (?:game|program|app\w*|steam|wine|binar\w+|games|OpenGL|vulkan)\b
+    ELF\ 32-bit | \bglxinfo(?:\.i686|32)\b
+    | \b32-?\ ?bit\ (?:\w+\ )?(?:game|program|app\w*|steam|wine|binar\w+|games|OpenGL|vulkan)\b
     | \b(?:ELFCLASS32|wrong\ ELF\ class)\b
     """,
     re.IGNORECASE | re.VERBOSE,
@@ -141,11 +142,30 @@ def all_taken(facts: Facts) -> Iterator[Finding]:
 def only_64_bit(facts: Facts) -> Iterator[Finding]:
     """A 32-bit program renders on the CPU or does not start, and the driver's libraries are there for 64 bit only."""
     text = "\n".join(passages(facts))
+    if _IS_32.search(text) and _of_arch(text):
+        words = "a 32-bit program is used, nvidia-utils is installed and lib32-nvidia-utils is not"
+        yield LIBRARIES_32.found(words, confidence=Confidence.LIKELY)
+        return
     forms = set(_LIBRARY.findall(text))
     is_64 = ("libc6,x86-64" in forms and "libc6" not in forms) or (_PACKAGE_64.search(text) and not _PACKAGE_32.search(text))
     if is_64 and _IS_32.search(text) and not _PACKAGE_32.search(text):
         words = "a 32-bit program is used, and the driver's libraries are installed for 64 bit only"
         yield LIBRARIES_32.found(words, confidence=Confidence.LIKELY)
+
+
+_QUERY = re.compile(r"\bpacman -Q\w*[^\n]*\n(?P<listed>(?:(?!.*[$#] )\S[^\n]*(?:\n|\Z))+)")
+_NAME = re.compile(r"(?m)^(?:local/)?(?P<name>[a-z0-9][\w.+-]*)(?: |$)")
+
+
+def _of_arch(text: str) -> bool:
+    """Whether pacman lists the driver's libraries and other 32-bit packages, but not the driver's."""
+    names = {match["name"] for query in _QUERY.finditer(text) for match in _NAME.finditer(query["listed"])}
+    has_32 = any(name.startswith("lib32-") for name in names)
+    return (
+        any(re.fullmatch(r"nvidia(?:-\d+xx)?-utils", name) for name in names)
+        and has_32
+        and not any(name.startswith("lib32-nvidia") for name in names)
+    )
 
 
 RULES = (newer_than_driver, no_libcuda, no_device_plugin, all_taken, only_64_bit)

@@ -25,6 +25,13 @@ _OF_PYTHON = re.compile(
     """,
     re.VERBOSE,
 )
+_AS_LIST = re.compile(
+    r"""
+    get_device_name\(\w+\)\ for\ \w+\ in\ range\([^\n]*\n
+    \s*\[(?P<names>(?:['"][^'"\n]+['"](?:,\ )?){2,})\]
+    """,
+    re.VERBOSE,
+)
 _LISTED = re.compile(r"(?m)^GPU (\d+): ([^\n(]+) \(UUID")
 _ROW = re.compile(r"(?m)^\s*(?:cuda:)?(\d+)[:,]?\s+['\"]?([^\n'\"]+?)['\"]?\s*$")
 _CHOSEN = re.compile(r"CUDA_VISIBLE_DEVICES=[\"']?(\d+(?:,\d+)+)")
@@ -57,6 +64,9 @@ def listed_in_other_order(facts: Facts) -> Iterator[Finding]:
 def _rows(text: str) -> Iterator[tuple[int, str]]:
     for match in _OF_CUDA.finditer(text):
         yield int(match["query"] or match["ggml"]), _plain(match["queried"] or match["of_ggml"])
+    for match in _AS_LIST.finditer(text):
+        for index, name in enumerate(re.findall(r"""['"]([^'"]+)['"]""", match["names"])):
+            yield index, _plain(name)
     for match in _OF_PYTHON.finditer(text):
         for number, name in _ROW.findall(match["rows"]):
             yield int(number), _plain(name)

@@ -109,6 +109,7 @@ _OPEN = re.compile(
     ^(?:ii\s+)? (?: kmod-nvidia-open[\w-]* | nvidia-(?:dkms|driver|kernel-source)-[\w-]*open | nvidia-open[\w-]* )
     (?: [\s:/,-] )
     | \bnvidia-kernel-open-dkms\b
+    | \[ALPM\]\ (?:re)?(?:installed|upgraded)\ (?:linux\S*-)?nvidia-open(?:-dkms|-lts)?\ \(
     | Open\ Kernel\ Module
     | ^license:\s+Dual\ MIT/GPL
     """,
@@ -125,7 +126,8 @@ _NOT_OPEN = re.compile(
 )
 _UNUSABLE = re.compile(
     r"""
-    None\ of\ the\ NVIDIA\ devices\ were\ initialized | NVIDIA\ probe\ routine\ failed | No\ devices\ were\ found
+    None\ of\ the\ NVIDIA\ devices\ were\ initialized | probe\ with\ driver\ nvidia\ failed\ with\ error
+    | NVIDIA\ probe\ routine\ failed | No\ devices\ were\ found
     | could\ not\ insert\ 'nvidia\w*':\ No\ such\ device | couldn't\ communicate\ with\ the\ NVIDIA\ driver
     """,
     re.VERBOSE,
