@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
 from gpudoctor.model import Skip, Unavailable
@@ -16,7 +16,7 @@ WRONG = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, Re
 _MISSING = "no answer: "  # begins the name under which an object remembers why it has no such fact
 
 
-def comparable(found: Iterator[R]) -> Iterator[R]:
+def comparable(found: Iterable[R]) -> Iterator[R]:
     """What is found before a version that has no order: texts, and packages from before the standard, contain such ones."""
     from packaging.version import InvalidVersion
 
