@@ -172,8 +172,8 @@ def stopped_fan(facts: Facts) -> Iterator[Finding]:
 
 _SETS = re.compile(
     r"""
-    (?: ^\s*setenv\s*\(\s*["']LD_LIBRARY_PATH["']\s*,\s*["'](?P<lua>[^"'\n]+)["']
-      | ^\s*setenv\s+LD_LIBRARY_PATH\s+(?P<tcl>\S+) )
+    (?: ^[ \t]*setenv\s*\(\s*["']LD_LIBRARY_PATH["']\s*,\s*["'](?P<lua>[^"'\n]+)["']
+      | ^[ \t]*setenv\s+LD_LIBRARY_PATH\s+(?P<tcl>\S+) )
     """,
     re.MULTILINE | re.VERBOSE,
 )

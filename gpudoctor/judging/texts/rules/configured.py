@@ -144,7 +144,8 @@ _OF_CELL = re.compile(r"Out\[\d+\]:\s*\(?\s*'(?P<path>/[^'\n]*python[\d.]*)'")
 _OF_UNIT = re.compile(r"(?m)^ExecStart=(?P<path>/\S*python[\d.]*)\s")
 _OF_SHELL = re.compile(
     r"""
-    (?: \b(?:which|command\ -v|type\ -p|whereis\ -b)\s+python[\d.]*\s*\n | \bpython[\d.]*\ -c[^\n]*sys\.executable[^\n]*\n )
+    (?: \b(?:which|command\ -v|type\ -p|whereis\ -b)\s+python[\d.]*\s*\n
+      | \bpython[\d.]*\ -c[^\n]{0,200}?sys\.executable[^\n]{0,200}\n )
     \s*(?P<path>/\S*python[\d.]*)\s*$
     """,
     re.MULTILINE | re.VERBOSE,
