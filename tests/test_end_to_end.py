@@ -99,7 +99,7 @@ def test_a_python_that_does_not_start_in_time_is_not_called_unsuitable(tmp_path:
 def test_a_driver_that_hangs_leaves_time_for_what_waits_for_it() -> None:
     """What is asked after it, too, comes to its own limit before that of the whole check."""
     limits = [option.default for option in cli_check.command.params if option.name == "timeout"]
-    assert limits == [20]
+    assert limits == ["20s"]
     own = {probe.name: probe.seconds for probe in PROBES}
     assert max(probe.seconds + own.get(probe.after, 0) for probe in PROBES) < 20
 

@@ -117,7 +117,8 @@ _DOMAINS_TEXT = """
     phoronix.com open-mpi.org open-mmlab.com tsinghua.edu.cn aliyun.com wandb.ai openai.com ollama.com ollama.ai
     pypi.python.org amd.com intel.com mellanox.com oracle.com vmware.com xrdp.org w3.org example.com example.org example.net
     discord.com discordapp.com slack.com
-    hashicorp.com vpc.amazonaws.com k3s.io rapids.ai ray.io pyg.org lightning.ai launchpadcontent.net
+    hashicorp.com podman.io firewalld.org linux-kvm.org vpc.amazonaws.com k3s.io rapids.ai ray.io pyg.org lightning.ai
+    launchpadcontent.net
     virginia.edu storage.googleapis.com aws.amazon.com public.ecr.aws research.google nist.gov
 """
 DOMAINS = frozenset(_DOMAINS_TEXT.split())
