@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 
 from gpudoctor.facts import Facts, sessions
-from gpudoctor.judging.texts.rules.said import passages
 from gpudoctor.model import Finding, Fix
 
 LEAST_COMMANDS = 2  # in a text that shows a machine; a message alone can be from anywhere
@@ -52,6 +51,8 @@ def fitted(finding: Finding, facts: Facts) -> Finding:
     lines = [line for text in facts.texts.all for line in text.lines]
     if not facts.texts.alone or not finding.problem.fixes or len(sessions.commands(lines)) < LEAST_COMMANDS:
         return finding
+    from gpudoctor.judging.texts.rules.said import passages  # with all rules: only a text needs them
+
     text = "\n".join(passages(facts))
     families = {name for name, words in _FAMILIES.items() if words.search(text)}
     kept = tuple(fix for fix in finding.problem.fixes if _is_shown(fix, text) and _is_of(fix, families))
