@@ -58,7 +58,7 @@ _MEANINGS = {
     "cuda_dashed": "the CUDA version with a dash, such as 12-8",
     "cudnn_version": "the cuDNN version that the program was built with, as its message says",
     "default_watts": "the default power limit (nvidia-smi -q -d POWER)",
-    "device": "the device node, such as /dev/nvidia0 (ls -l /dev/nvidia*)",
+    "devices": "the device nodes, such as /dev/nvidia0 (ls -l /dev/nvidia*)",
     "device_address": "the PCI address of the device (lspci)",
     "device_major": "the major number of the device node (ls -l /dev/nvidia-uvm)",
     "descriptor": "the number of the descriptor (ls -l /proc/PID/fd)",

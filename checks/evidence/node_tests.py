@@ -61,14 +61,14 @@ REMARK = Problem(
         AGAIN,
     ),
 )
+OWN_LOOK = Fix("Look for the cause on the node itself", "gpudoctor check --level full", kind="read")
 SUPERBENCH = Problem(
     id="superbench-benchmark-failed",
     title="A benchmark of SuperBench failed",
     why="The benchmark ended with an error, so it has no figures. The cause is in its own log.",
     action=Action.WATCH,
-    fixes=(Fix("Look for the cause on the node itself", "gpudoctor check --level full", kind="read"),),
+    fixes=(OWN_LOOK,),
 )
-OWN_LOOK = Fix("Look for the cause on the node itself", "gpudoctor check --level full", kind="read")
 VALIDATION = Problem(
     id="health-validation-critical",
     title="NVIDIA Health Validation finds the node unfit",

@@ -124,12 +124,12 @@ SET_TO_ANOTHER = Problem(
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
-    name, value = set_platforms(facts)
-    if keeps_from_gpu(value) and plugins_of(facts) and facts.cuda.devices:
+    plugins = plugins_of(facts)
+    name, value = set_platforms(facts) if plugins else ("", "")
+    if keeps_from_gpu(value) and facts.cuda.devices:
         yield SET_TO_ANOTHER.found(f"{name}={value}, and JAX's CUDA plugin is installed", {"variable": name}).as_note
         return
     jaxlib = wanted(facts)
-    plugins = plugins_of(facts)
     if not plugins and facts.python.lacks("jax-cuda12-plugin"):
         message = f"jaxlib {jaxlib.version} is installed, but no CUDA plugin"
         yield CPU_ONLY.found(message, {"package": f"jax[cuda{right_cuda(facts)}]"}, packages=("jaxlib",))

@@ -31,7 +31,7 @@ _OF_PROGRAM = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-LEAST_LINES = 4  # of a text: a shorter one is a message that somebody asks about
+LEAST_LINES = 4  # of a text: a shorter one is a message alone
 MOST_WRAPPED = 30  # lines of a paragraph
 LEAST_WIDTH = 60  # characters of the lines of a wrapped paragraph
 LEAST_WORDS = 4  # in lower case, outside of the quotes: a sentence

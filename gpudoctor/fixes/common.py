@@ -12,7 +12,7 @@ APT_DRIVER = (
     '?installed?name("^(lib)?nvidia-|^cuda-drivers|^libcuda1")?not(?name("container|docker|^nvidia-cuda-|profiler|opencl-dev"))'
 )
 HOST, ROOT = ("host",), ("root",)
-PHYSICAL, BMC = ("physical",), ("bmc",)  # somebody can touch its boards; it has a controller that ipmitool talks to
+PHYSICAL, BMC = ("physical",), ("bmc",)  # its boards are within reach; ipmitool reaches its controller
 BY_HAND: Mapping[str, Kind] = {"nixos": "set", "other": "manual"}
 
 
