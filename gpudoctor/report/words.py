@@ -143,7 +143,7 @@ def _without_diagnosis(number: Mapping[str, int], on_terminal: bool) -> str:
     if missing := number["cut off"]:
         return f"No problems found before the run was interrupted: {count(missing, 'check')} did not run."
     if unseen := sum(number[kind] for kind in UNSEEN):
-        which = "-v shows which, and why" if on_terminal else "the checks below say why"
+        which = "-v shows why" if on_terminal else "the checks below say why"
         return f"No problems found, but {count(unseen, 'check')} got no answer or measurement: {which}."
     return f"No problems found in the {count(number[Status.PASS], 'check')} that ran."
 
