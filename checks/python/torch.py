@@ -34,6 +34,7 @@ from gpudoctor.facts.known import known
 from gpudoctor.judging.containers.access import is_without_gpus_on_purpose
 from gpudoctor.judging.python import gpu_packages, other_torch, torch_builds
 from gpudoctor.judging.python.torch_builds import INDEX
+from gpudoctor.judging.texts.rules.said import names_gpu
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable, for_each
 
 RELEASES = "https://github.com/pytorch/pytorch/blob/main/RELEASE.md"
@@ -115,7 +116,7 @@ MISSING_ARCHITECTURE = Problem(
 def judge(facts: Facts) -> Iterator[Finding]:
     if facts.python.package("torch") is None:
         raise Skip("PyTorch is not installed in this Python")
-    if not facts.nvml.reaches_any and not facts.pci.gpus and not facts.system.wsl:
+    if not names_gpu(facts) and not facts.nvml.reaches_any and not facts.pci.gpus and not facts.system.wsl:
         raise Skip("no NVIDIA GPU found")
     if is_without_gpus_on_purpose(facts):
         raise Skip("this container has no GPU by its settings, and PyTorch is a build for CPUs", Skip.NOT_APPLICABLE)

@@ -21,7 +21,13 @@ _RECURSES = re.compile(r"^(?:sudo )?(?:git grep|rg|ag|ack)\b|\s(?:-\w*[rR]\w*|--
 _OF_SOURCE = re.compile(rf"^(?:{_SOURCE}[:-]|{_CONFIG}(?:[:-]\d+)?[:-].*[\"'#])")
 _FILE = re.compile(rf"^(?:{_SOURCE}|{_CONFIG})$")
 _OF_COMPILER = re.compile(r":\d+:\d+: (?:fatal )?(?:error|warning|note):")
-_ON_LOG = re.compile(r"\s\S*(?:\.(?:log|out|err|txt)\b|\blogs?/)")
+_ON_LOG = re.compile(
+    r"""
+    \s\S*(?:\.(?:log|out|err|txt)\b|\blogs?/)
+    | \s/(?:etc|proc|sys|run|(?:usr/)?lib/modprobe\.d)/
+    """,
+    re.VERBOSE,
+)
 _NUMBERED = re.compile(r"^\d+[:-]")
 _ON_SOURCE = re.compile(rf"\s{_SOURCE}\s*$")
 

@@ -85,7 +85,7 @@ def _request(text: str) -> dict[str, Reply] | None:
     first, *rest = text.splitlines()
     match = _REQUEST.search(first)
     answer = (match["json"] if match else None) or next((line.strip() for line in rest if line.strip()), "")
-    answer = re.sub(r"^runc\s+", "", answer)  # of another runtime than NVIDIA's
+    answer = re.sub(r"^runc\s+|\s+runc$", "", answer)  # of another runtime than NVIDIA's
     return {"shown-request": Reply("ok", answer not in ("null", "[]"))} if re.match(r"null|\[", answer) else None
 
 

@@ -67,7 +67,7 @@ def _json_part(text: str) -> str:
 
 READER = prompts.reader(
     "a file shown by cat",
-    ("cat /", "cat ~", "less /", "more /", "tail /", "head /", "' /", '" /', "bat /"),
+    ("cat /", "cat ~", " /etc/modprobe.d", "less /", "more /", "tail /", "head /", "' /", '" /', "bat /"),
     rf"{_WORDS}{_PATH}",
     _file,
     files=True,

@@ -149,8 +149,8 @@ READERS = (
     ),
     Reader(
         "nvcc --version",
-        ("nvcc: NVIDIA (R) Cuda compiler driver",),
-        re.compile(r"^\s*nvcc: NVIDIA \(R\) Cuda compiler driver"),
+        ("nvcc: NVIDIA (R) Cuda compiler driver", "Cuda compilation tools, release"),
+        re.compile(r"^\s*(?:nvcc: NVIDIA \(R\) Cuda|Cuda compilation tools, release)\b"),
         _nvcc,
         re.compile(r"^\s*(?!Copyright|Built on|Cuda compilation|Build cuda)\S"),
         6,

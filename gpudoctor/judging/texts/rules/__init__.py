@@ -12,6 +12,7 @@ from gpudoctor.judging.texts.rules import (
     chosen,
     cluster,
     compared,
+    complained,
     configured,
     containers,
     counts,
@@ -47,6 +48,7 @@ RULES = (
     *(*configured.RULES, *versions_used.RULES, *guests.RULES),
     *(*access.RULES, *compared.RULES),
     *(*numbering.RULES, *peers.RULES, *chosen.RULES, *installed.RULES, *counts.RULES),
+    *complained.RULES,
 )
 
 

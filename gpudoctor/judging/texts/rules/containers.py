@@ -118,8 +118,9 @@ def no_gpu_requested(facts: Facts) -> Iterator[Finding]:
     source = "docker inspect shows no device request" if unasked else ""
     if facts.shown.compose_asks is False:
         source = "no service of the compose file requests a GPU"
-    has_gpu = known(lambda: facts.nvml.count, 0) or any(_ON_HOST.search(text) for text in passages(facts))
-    on_cpu = _is_blind(facts) or facts.shown.ollama_on_cpu is True
+    is_inside = facts.shown.is_in_container and facts.shown.has_no_devices
+    has_gpu = is_inside or known(lambda: facts.nvml.count, 0) or any(_ON_HOST.search(text) for text in passages(facts))
+    on_cpu = is_inside or _is_blind(facts) or facts.shown.ollama_on_cpu is True
     if source and has_gpu and (on_cpu or any(_NO_LIBRARIES.search(text) for text in passages(facts))):
         words = f"{source}, and the program in the container gets no GPU"
         yield for_engine("docker", facts.problems["container-no-gpus-flag"]).found(words, confidence=Confidence.LIKELY)

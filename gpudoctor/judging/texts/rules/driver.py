@@ -9,7 +9,7 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.judging.driver.graphics_modes import KEEPS_OUT
-from gpudoctor.judging.texts.rules.said import passages
+from gpudoctor.judging.texts.rules.said import complains, passages
 from gpudoctor.model import Confidence, Finding
 
 OF_DRIVER = re.compile(
@@ -68,8 +68,10 @@ def is_kept_out(facts: Facts) -> bool:
 def not_built(facts: Facts) -> Iterator[Finding]:
     """The module is on disk for other kernels than the running one, and it is not loaded."""
     kernel, kernels = known(lambda: facts.system.kernel, ""), sorted(kernels_with_module(facts))
-    if kernel and kernels and kernel not in kernels and is_not_loaded(facts):
-        words = f"the module is built for {', '.join(kernels)}, not for the running kernel {kernel}, and it is not loaded"
+    fails = is_not_loaded(facts) or (complains(facts) and not known(lambda: facts.nvml.count, 0))
+    if kernel and kernels and kernel not in kernels and fails:
+        words = f"the module is built for {', '.join(kernels)}, not for the running kernel {kernel}"
+        words += ", and it is not loaded" * is_not_loaded(facts)
         evidence = {"running_kernel": kernel, "kernel": kernel, "built_for": kernels}
         yield facts.problems["module-not-built-after-kernel-update"].found(words, evidence, confidence=Confidence.LIKELY)
     elif not kernels and is_not_loaded(facts) and any(_NO_FOLDER.search(text) for text in passages(facts)):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
-from gpudoctor.judging.driver.refused_module import shut_out
+from gpudoctor.judging.driver.refused_module import blacklisted
 from gpudoctor.judging.driver.replaced_kernel import GONE
 from gpudoctor.judging.texts.rules.driver import is_kept_out, is_not_loaded, kernels_with_module, said
 from gpudoctor.judging.texts.rules.python import is_blind
@@ -93,9 +93,9 @@ def replaced(facts: Facts) -> Iterator[Finding]:
         yield GONE.found(words, {"running": kernel, "installed": list(same_kind)}, confidence=Confidence.LIKELY)
 
 
-def kept_out_by_parameters(facts: Facts) -> Iterator[Finding]:
-    """The kernel's parameters forbid the module, and it is not loaded."""
-    found = known(lambda: shut_out(facts))
+def kept_out(facts: Facts) -> Iterator[Finding]:
+    """A file of modprobe.d or the kernel's parameters forbid the module, and it is not loaded."""
+    found = known(lambda: blacklisted(facts)) if not facts.shown.graphics_mode[1] else None
     if found and (is_not_loaded(facts) or said(facts, "couldn't communicate with the NVIDIA driver")):
         yield replace(found, confidence=Confidence.LIKELY)
 
@@ -188,4 +188,4 @@ def other_ids(facts: Facts) -> Iterator[Finding]:
 OTHER_DRIVERS = ("nvidia", "nouveau", "nvidiafb")
 _IDS = re.compile(r"vfio[-_]pci(?:\.|\ +(?:\S+\ +)*)ids=([\w:,]+)")
 
-RULES = (not_first, other_ids, replaced, kept_out_by_parameters, only_added, nouveau_loaded, other_flatpak, mixed_l4t)
+RULES = (not_first, other_ids, replaced, kept_out, only_added, nouveau_loaded, other_flatpak, mixed_l4t)

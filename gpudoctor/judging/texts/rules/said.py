@@ -45,9 +45,28 @@ def has_only_others(facts: Facts) -> bool:
     return bool(_OTHER_GPU.search(text)) and not _NVIDIA.search(text)
 
 
+def names_gpu(facts: Facts) -> bool:
+    """Whether a text, of which no machine's answers are known, names a GPU of NVIDIA."""
+    return facts.texts.alone and any(_NVIDIA.search(text) for text in passages(facts))
+
+
 def is_for_cpus(facts: Facts) -> bool:
     """The text says that the machine has no GPU on purpose, and shows other display controllers."""
     return has_only_others(facts) and any(_FOR_CPUS.search(text) for text in passages(facts))
+
+
+_COMPLAINS = re.compile(
+    r"""
+    \b(?: (?:do|does|did)(?:n't|\ not) | no\ longer | stopped | won't | can't | cannot | never | nothing | isn't | not ) \ work\w*
+    | \b(?: broken | broke | fail\w* | crash\w* | gone | missing | dead | black\ screen | no\ (?:driver|gpu|output|display) )\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def complains(facts: Facts) -> bool:
+    """Whether the words of the text say that something does not work."""
+    return any(_COMPLAINS.search(text) for text in passages(facts))
 
 
 def passages(facts: Facts) -> Iterator[str]:
