@@ -27,7 +27,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 sys.path.insert(0, str(EXAMPLES))
 import pairs  # noqa: E402
 
-SLOWEST = 60.0  # seconds of one program, start and compilation included
+SLOWEST = 60.0  # seconds
 HANGS = 15.0  # of one that may never end
 POLL_SECONDS = 0.005
 
@@ -38,6 +38,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.4, help="that each program works after its warm-up")
     parser.add_argument("--only", help="names of pairs")
     parser.add_argument("--most", type=float, default=120.0, help="seconds of the whole run")
+    parser.add_argument("--slowest", type=float, default=SLOWEST, help="seconds of one program, start and compilation included")
     parser.add_argument("--cpu", action="store_true", help="run without a GPU too, to see that the programs work")
     parser.add_argument("-o", "--output", type=Path, help="also write the JSON lines here")
     parser.add_argument(
@@ -54,7 +55,7 @@ def main() -> None:
     if unknown:
         parser.error(f"no such pair: {', '.join(unknown)}")
     chosen = [pair for pair in pairs.PAIRS if pair.name in names]
-    rows = measure(chosen, arguments.seconds, arguments.most, arguments.cpu)
+    rows = measure(chosen, arguments.seconds, arguments.most, arguments.slowest, arguments.cpu)
     save(rows, arguments.output)
     print("\n" + markdown(rows), end="")
 
@@ -71,7 +72,7 @@ def save(rows: list[dict[str, Any]], output: Path | None) -> None:
         output.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def measure(chosen: list[pairs.Pair], seconds: float, most: float, cpu: bool) -> list[dict[str, Any]]:
+def measure(chosen: list[pairs.Pair], seconds: float, most: float, slowest: float, cpu: bool) -> list[dict[str, Any]]:
     """A row that describes the machine, then one a pair. cpu: also where GPUs are missing."""
     import torch  # before the forks, which then need not
 
@@ -86,7 +87,8 @@ def measure(chosen: list[pairs.Pair], seconds: float, most: float, cpu: bool) ->
         elif time.monotonic() - began > most:
             row["not_run"] = f"the {most:.0f} s of this run were over"
         else:
-            row.update(broken=figure(pair, pair.name, seconds), mended=figure(pair, pair.mended, seconds))
+            stuck = HANGS if pair.figure == pairs.ENDS else slowest
+            row.update(broken=figure(pair, pair.name, seconds, stuck), mended=figure(pair, pair.mended, seconds, slowest))
         rows.append(row)
         print(json.dumps(row), flush=True)
     rows[0]["seconds"] = round(time.monotonic() - began, 1)
@@ -105,19 +107,19 @@ def machine() -> dict[str, Any]:
     return {"gpu": name, "gpus": gpus, "torch": torch, "python": platform.python_version(), "cpus": os.cpu_count(), "date": today}
 
 
-def figure(pair: pairs.Pair, name: str, seconds: float) -> float | str:
-    """The figure of the pair, or why there is none."""
+def figure(pair: pairs.Pair, name: str, seconds: float, most: float) -> float | str:
+    """The figure of the pair, or why there is none. most: seconds, after which it is ended."""
 
     def program() -> None:
         sys.argv = [name, "--seconds", str(seconds)]
         runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
 
-    code, text = forked(program, HANGS if pair.figure == pairs.ENDS else SLOWEST)
+    code, text = forked(program, most)
     if pair.figure == pairs.ENDS:
         return float(code == 0)
     lines = [line for line in text.splitlines() if line.startswith("{")]
     if code or not lines:
-        return f"failed: {text.strip().splitlines()[-1][:200] if text.strip() else f'exit code {code}'}"
+        return f"failed: exit code {code}: {(text.strip().splitlines() or [''])[-1][:200]}"
     return float(json.loads(lines[-1])[pair.figure])
 
 
