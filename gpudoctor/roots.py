@@ -27,7 +27,9 @@ def diagnosis(
         blocked = [result.id for result in results.values() if result.blocked_by == root.check]
         explains = (*(blocked if root.finding.problem.status is Status.FAIL else ()), *root.effects)
         finding = _narrowed(_with(root.finding, root.effects), results, finders, facts)
-        entries.append((_rank(finding, explains, root.check == OF_EXPERIMENTS), _entry(root.check, finding, explains, here)))
+        is_unsure = facts.texts.alone and bool(finding.evidence.get("could_be"))
+        rank = _rank(finding, explains, root.check == OF_EXPERIMENTS, is_unsure)
+        entries.append((rank, _entry(root.check, finding, explains, here)))
     return tuple(entry for _, entry in sorted(entries, key=lambda ranked: ranked[0]))
 
 
@@ -168,10 +170,10 @@ def _entry(id: str, finding: Finding, explains: tuple[str, ...], here: fixes.Fix
     )
 
 
-def _rank(finding: Finding, explains: Sized, is_proved: bool) -> tuple[bool, bool, bool, int, int, bool]:
+def _rank(finding: Finding, explains: Sized, is_proved: bool, is_unsure: bool) -> tuple[bool, bool, bool, bool, int, int, bool]:
     """What stops work comes first, then what does harm now, then what may do harm later; within each, what was proved by
-    experiment, then what explains most."""
+    experiment, then what the outputs of a text decide before a message with several possible causes, then what explains most."""
     problem = finding.problem
     is_latent = problem.latent and not explains
     action = list(Action).index(problem.action)
-    return problem.status is not Status.FAIL, is_latent, not is_proved, -len(explains), -action, finding.gpu is None
+    return problem.status is not Status.FAIL, is_latent, not is_proved, is_unsure, -len(explains), -action, finding.gpu is None

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 from gpudoctor.facts import Facts, sessions
+from gpudoctor.judging.texts.causes import with_shown_causes
 from gpudoctor.model import Finding, Fix
 
 LEAST_COMMANDS = 2  # in a text that shows a machine; a message alone can be from anywhere
@@ -47,7 +48,8 @@ _NAMED = {
 
 
 def fitted(finding: Finding, facts: Facts) -> Finding:
-    """Unchanged if the text shows no machine, or if no fix would be left."""
+    """With the causes and the fixes that fit the text; all fixes if it shows no machine, or if none would be left."""
+    finding = with_shown_causes(finding, facts)
     lines = [line for text in facts.texts.all for line in text.lines]
     if not facts.texts.alone or not finding.problem.fixes or len(sessions.commands(lines)) < LEAST_COMMANDS:
         return finding

@@ -13,6 +13,7 @@ from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
+from gpudoctor.judging.texts.causes import OF_MODULE
 from gpudoctor.judging.texts.named import with_cause, with_ways_there
 from gpudoctor.judging.texts.rules.said import is_for_cpus, passages, with_ways_of_wsl
 from gpudoctor.model import Confidence, Finding
@@ -37,41 +38,6 @@ _SOLVED = re.compile(
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
 
-OF_MODULE = ("module-not-built-after-kernel-update", "dkms-build-failed-new-kernel", "package-kernel-headers-missing")
-REPLACED = "running-kernel-replaced"
-OTHER_CUDNN, OLD_GPU = "cudnn-wrong-version-ld-library-path", "open-module-on-pre-turing"
-EXPLAINED = {
-    **dict.fromkeys(OF_MODULE, (REPLACED,)),
-    "nouveau-loaded": ("vfio-ids-match-no-gpu", "vfio-id-not-bound"),
-    "cuda-library-not-found": ("container-no-gpus-flag", "environment-module-overwrites-library-path"),
-    "jetson-generic-wheel": ("container-no-gpus-flag",),
-    "kernel-module-not-loaded": ("driver-package-not-configured", "nvidia-module-blacklisted", REPLACED, OLD_GPU),
-    "no-driver-found": ("wsl-libcuda-not-symlink",),
-    "cuda-init-failed": ("cuda-999-after-suspend", "wsl-linux-driver-installed"),
-    "graphics-on-cpu": ("graphics-libraries-32-bit-missing", "module-not-built-after-kernel-update", "display-on-integrated-gpu"),
-    "cuda-out-of-memory": ("other-process-using-gpu",),
-    "host-memory-exhausted": ("huge-pages-unused",),
-    "xorg-cannot-use-gpu": (OLD_GPU, "gpu-dropped-by-driver-branch"),
-    "nccl-failed": ("nccl-buffer-too-large",),
-    **dict.fromkeys(("nccl-network-unreachable", "rendezvous-unreachable"), ("ranks-blocked-by-firewall",)),
-    "nccl-not-what-torch-needs": ("environment-module-overwrites-library-path",),
-    "tensorflow-cuda-libraries-missing": ("environment-module-overwrites-library-path",),
-    "podman-selinux-nvml-insufficient": ("rootless-container-drops-groups",),
-    "nvcc-too-old-for-gpu": ("nvcc-of-another-toolkit",),
-    "render-node-not-accessible": ("wayland-without-modeset", "user-outside-group-of-node", "render-node-is-a-file"),
-    "driver-library-version-mismatch": ("driver-libraries-in-image", "driver-package-held"),
-    "driver-packages-unmet-dependencies": ("driver-packages-from-two-repositories",),
-    **dict.fromkeys(("jax-cudnn-too-old", "tensorflow-cudnn-too-old", "jax-cpu-only", "cudnn-fails"), (OTHER_CUDNN,)),
-    **dict.fromkeys(("cdi-spec-missing", "cdi-device-unresolvable"), ("cdi-spec-not-readable",)),
-    **dict.fromkeys(
-        ("package-kernel-headers-missing", "index-unreachable", "nvidia-repository-changed"), (REPLACED, "name-resolution-failed")
-    ),
-    "k8s-device-plugin-no-nvml": ("k8s-nvidia-runtime-not-chosen",),
-    "opencl-driver-missing": ("opencl-icd-file-missing",),
-    "bar-not-assigned-above-4g": ("vm-firmware-without-large-window",),
-    "wsl-nvml-blocked-by-os": ("wsl-linux-driver-installed",),
-}
-"""Problem of a message -> what two outputs can show as its cause."""
 LIMITS = ("memlock-limited", "shm-too-small-for-dataloaders", "nccl-shm-no-space")
 WITHOUT_GPU = ("torch-cpu-only-wheel", "nvidia-smi-command-not-found", "no-driver-found", "framework-sees-no-gpu")
 """What is as it should be on a machine that has no GPU on purpose."""
@@ -84,8 +50,7 @@ def weighed(finding: Finding, shown: tuple[str, ...], facts: Facts) -> Finding:
     finding = with_ways_there(with_cause(finding, facts), facts) if facts.texts.alone else finding
     if finding.problem.id == "host-memory-exhausted" and facts.texts.alone:
         finding = replace(finding, problem=with_ways_of_wsl(finding.problem, facts))
-    explains = [id for id in EXPLAINED.get(finding.problem.id, ()) if id in shown]
-    explains += OF_VISIBILITY if finding.problem.id == "framework-sees-no-gpu" else ()
+    explains = OF_VISIBILITY if finding.problem.id == "framework-sees-no-gpu" else ()
     finding = replace(finding, causes=(*finding.causes, *explains))
     if finding.problem.id in SYMPTOMS or _is_notebook(finding, facts) or finding.confidence is Confidence.UNKNOWN:
         finding = replace(finding, causes=(*finding.causes, *(id for id in shown if id != finding.problem.id)))
@@ -124,15 +89,20 @@ def _is_notebook(finding: Finding, facts: Facts) -> bool:
 
 
 def _without(finding: Finding, excluded: Mapping[str, str], facts: Facts) -> Finding:
-    """Only an unsure message gives way to its next cause."""
+    """A message that is not sure gives way to its next cause; a likely one only to a fact about its own cause, since
+    nvidia-smi can have worked elsewhere, such as on the host of a container."""
     if not excluded:
         return finding
     left = [id for id in finding.evidence["could_be"] if id not in excluded]
     evidence: dict[str, Any] = {**finding.evidence, "could_be": left, "excluded_by": sorted(set(excluded.values()))}
     causes = tuple(id for id in finding.causes if id not in excluded or id == finding.problem.id)
     changed = replace(finding, evidence={name: value for name, value in evidence.items() if value}, causes=causes)
-    if finding.problem.id in excluded and left and finding.confidence is Confidence.UNKNOWN:
-        return replace(changed, problem=facts.problems[left[0]], confidence=Confidence.UNKNOWN)
+    is_refuted = finding.problem.id in excluded and VETOES[finding.problem.id] is not _driver_works
+    is_unsure = finding.problem.id in excluded and finding.confidence is Confidence.UNKNOWN
+    if left and (is_unsure or (is_refuted and finding.confidence is Confidence.LIKELY)):
+        evidence = {name: value for name, value in {**changed.evidence, "could_be": left[1:]}.items() if value}
+        surest = Confidence.UNKNOWN if left[1:] else Confidence.LIKELY
+        return replace(changed, problem=facts.problems[left[0]], evidence=evidence, confidence=surest)
     return changed
 
 
@@ -204,6 +174,31 @@ def _new_enough(facts: Facts) -> str:
     return f"driver {driver} runs torch's CUDA {facts.python.torch_cuda}" if fits else ""
 
 
+def _has_code_for_gpus(facts: Facts) -> str:
+    """torch.cuda.get_arch_list() of the text names each GPU's architecture, or an older one of the same major version."""
+    lists = [match[0] for text in passages(facts) for match in _ARCHITECTURES.finditer(text)]
+    have = {(int(number[:-1]), int(number[-1])) for number in re.findall(r"sm_(\d{2,3})", lists[-1] if lists else "")}
+    gpus = {gpu.compute_capability for gpu in facts.nvml.gpus}
+    fits = all(any(own[0] == major and minor <= own[1] for major, minor in have) for own in gpus)
+    return (
+        f"torch has machine code for {', '.join(f'sm_{major}{minor}' for major, minor in sorted(gpus))}" if gpus and fits else ""
+    )
+
+
+_ARCHITECTURES = re.compile(r"\['sm_\d{2,3}'(?:, '(?:sm|compute)_\d{2,3}\w?')*\]")
+_EMPTY_PATH = re.compile(
+    r"""
+    \becho\ [\"'\[]*\$\{?LD_LIBRARY_PATH\}?[\"'\]]*[ \t]*\n
+    (?:\[\])?[ \t]*(?:\n|\Z)
+    """,
+    re.VERBOSE,
+)
+
+
+def _no_library_path(facts: Facts) -> str:
+    return "LD_LIBRARY_PATH is empty" if any(_EMPTY_PATH.search(text) for text in passages(facts)) else ""
+
+
 VETOES: Mapping[str, Callable[[Facts], str]] = {
     **dict.fromkeys(
         (
@@ -219,6 +214,11 @@ VETOES: Mapping[str, Callable[[Facts], str]] = {
     "nouveau-loaded": _no_nouveau,
     "secure-boot-module-rejected": _no_secure_boot,
     "driver-too-old-for-runtime": _new_enough,
+    "torch-missing-gpu-architecture": _has_code_for_gpus,
+    **dict.fromkeys(
+        ("stale-ld-library-path-cuda", "older-cuda-toolkit-before-wheels", "environment-module-overwrites-library-path"),
+        _no_library_path,
+    ),
     "nccl-shm-no-space": _has_shared_memory,
     "shm-too-small-for-dataloaders": _has_shared_memory,
     "memlock-limited": _locks_memory,

@@ -1,0 +1,108 @@
+"""Which problems that the outputs of a text show explain a symptom that a message or a check names. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gpudoctor.facts import Facts
+from gpudoctor.model import Finding
+
+OF_MODULE = ("module-not-built-after-kernel-update", "dkms-build-failed-new-kernel", "package-kernel-headers-missing")
+CAUSES: Mapping[str, tuple[str, ...]] = {
+    "arch-module-package-of-another-kernel": (*OF_MODULE, "kernel-module-not-loaded", "no-driver-found"),
+    "cdi-folder-not-searched": ("cdi-device-unresolvable", "cdi-spec-missing", "cdi-device-unknown"),
+    "cdi-spec-not-readable": ("cdi-spec-missing", "cdi-device-unresolvable"),
+    "compositor-uses-other-card": ("render-node-not-accessible",),
+    "container-no-gpus-flag": ("cuda-library-not-found", "jetson-generic-wheel"),
+    "container-without-uvm-node": ("cuda-init-failed", "nvidia-uvm-missing", "framework-sees-no-gpu", "program-ignores-gpu"),
+    "cuda-999-after-suspend": ("cuda-init-failed",),
+    "cuda-torch-on-amd-gpu": (
+        "no-driver-found",
+        "framework-sees-no-gpu",
+        "container-no-gpus-flag",
+        "cuda-driver-library-missing",
+    ),
+    "cudnn-wrong-version-ld-library-path": ("jax-cudnn-too-old", "tensorflow-cudnn-too-old", "jax-cpu-only", "cudnn-fails"),
+    "display-on-integrated-gpu": ("graphics-on-cpu",),
+    "driver-libraries-in-image": ("driver-library-version-mismatch",),
+    "driver-package-held": ("driver-library-version-mismatch",),
+    "driver-package-not-configured": ("kernel-module-not-loaded",),
+    "driver-packages-from-two-repositories": ("driver-packages-unmet-dependencies",),
+    "environment-module-overwrites-library-path": (
+        "cuda-library-not-found",
+        "nccl-not-what-torch-needs",
+        "tensorflow-cuda-libraries-missing",
+    ),
+    "gpu-dropped-by-driver-branch": ("xorg-cannot-use-gpu",),
+    "graphics-libraries-32-bit-missing": ("graphics-on-cpu",),
+    "huge-pages-unused": ("host-memory-exhausted",),
+    "k8s-nvidia-runtime-not-chosen": ("k8s-device-plugin-no-nvml",),
+    "kernel-options-not-in-effect": (
+        "iommu-switched-off",
+        "vfio-group-not-viable",
+        "vfio-id-not-bound",
+        "nouveau-loaded",
+        "wayland-without-modeset",
+        "nccl-p2p-hang-acs-iommu",
+        "bar-not-assigned-above-4g",
+    ),
+    "kubelet-cpu-manager-takes-gpu": (
+        "container-lost-gpu-access",
+        "container-gpu-device-denied",
+        "cuda-init-failed",
+        "nvml-unknown-error",
+        "dev-nvidia-permission-denied",
+    ),
+    "module-not-built-after-kernel-update": ("graphics-on-cpu",),
+    "name-resolution-failed": ("package-kernel-headers-missing", "index-unreachable", "nvidia-repository-changed"),
+    "nccl-buffer-too-large": ("nccl-failed",),
+    "nvcc-of-another-toolkit": ("nvcc-too-old-for-gpu",),
+    "nvidia-module-blacklisted": ("kernel-module-not-loaded",),
+    "nvidia-runtime-elsewhere": (
+        "nvidia-runtime-program-missing",
+        "container-start-unexplained",
+        "container-command-not-found",
+        "container-toolkit-missing",
+    ),
+    "nvjitlink-wheel-too-old": (
+        "stale-ld-library-path-cuda",
+        "cuda-wheels-overwrite-each-other",
+        "torch-cuda-wheels-of-another-major",
+        "framework-import-fails",
+    ),
+    "open-module-on-pre-turing": ("kernel-module-not-loaded", "xorg-cannot-use-gpu"),
+    "opencl-icd-file-missing": ("opencl-driver-missing",),
+    "other-process-using-gpu": ("cuda-out-of-memory",),
+    "ranks-blocked-by-firewall": ("nccl-network-unreachable", "rendezvous-unreachable"),
+    "render-node-is-a-file": ("render-node-not-accessible",),
+    "rootless-container-drops-groups": ("podman-selinux-nvml-insufficient",),
+    "running-kernel-replaced": (*OF_MODULE, "kernel-module-not-loaded", "index-unreachable", "nvidia-repository-changed"),
+    "stub-libcuda-loaded": ("cuda-init-failed", "no-driver-found", "framework-sees-no-gpu"),
+    "user-outside-group-of-node": ("render-node-not-accessible",),
+    "vfio-id-not-bound": ("nouveau-loaded",),
+    "vfio-ids-match-no-gpu": ("nouveau-loaded",),
+    "vm-firmware-without-large-window": ("bar-not-assigned-above-4g",),
+    "wayland-without-modeset": ("render-node-not-accessible",),
+    "wsl-dxg-missing": (
+        "container-driver-libraries-not-found",
+        "container-wsl-shows-no-gpu",
+        "docker-selects-no-gpu-driver",
+        "container-start-unexplained",
+    ),
+    "wsl-libcuda-not-symlink": ("no-driver-found",),
+    "wsl-linux-driver-installed": ("cuda-init-failed", "wsl-nvml-blocked-by-os"),
+}
+"""Problem that the outputs of a text show -> the symptoms that it explains, of messages and of checks."""
+
+
+def with_shown_causes(finding: Finding, facts: Facts) -> Finding:
+    """With the causes that the rules found in the same text. What finds the symptom, a message or a check, does not matter."""
+    id = finding.problem.id
+    causes = [cause for cause, symptoms in CAUSES.items() if id in symptoms]
+    if not causes or not facts.texts.alone:
+        return finding
+    from gpudoctor.judging.texts import rules  # with all readers of outputs: only a text needs them
+
+    shown = {found.problem.id for found in facts.once(rules.findings)}
+    return replace(finding, causes=(*finding.causes, *(cause for cause in causes if cause in shown)))
