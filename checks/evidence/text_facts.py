@@ -25,14 +25,17 @@ from gpudoctor.facts import Facts
 from gpudoctor.judging.texts import answers, faults, problems, rules
 from gpudoctor.judging.texts.rules import (
     access,
+    apart,
     chosen,
     compared,
     configured,
     desktops,
+    effective,
     guests,
     hosts,
     installed,
     kernels,
+    picked,
     starts,
     versions_used,
 )
@@ -133,5 +136,6 @@ CHECK = Check(
         *(*faults.PROBLEMS, *desktops.PROBLEMS, *kernels.PROBLEMS, *hosts.PROBLEMS, *starts.PROBLEMS),
         *(*chosen.PROBLEMS, *installed.PROBLEMS, *access.PROBLEMS, *compared.PROBLEMS),
         *(*configured.PROBLEMS, *versions_used.PROBLEMS, *guests.PROBLEMS),
+        *(*effective.PROBLEMS, *picked.PROBLEMS, *apart.PROBLEMS),
     ),
 )

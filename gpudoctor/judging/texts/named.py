@@ -9,27 +9,15 @@ from packaging.version import Version
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
-from gpudoctor.fixes.common import shut_down_wsl
 from gpudoctor.judging.containers.pod_runtime import OF_K3S
 from gpudoctor.judging.texts.rules.said import passages
+from gpudoctor.judging.texts.windows import FIRST_BUILD, OLD_WINDOWS, WAYS_OF_WINDOWS, WHY_OLD_WINDOWS, WINDOWS
 from gpudoctor.model import Finding, Fix
 
-FIRST_BUILD = 19044  # Windows 10 21H2
-_WINDOWS = re.compile(r"(?i)\b(?:Microsoft Windows \[)?Version 10\.0\.(\d{5})\b")
 _BRIDGED = re.compile(r"(?i)\bconnect to (172\.(?:1[7-9]|2\d|3[01])\.\d+\.\d+)\b")
 _STARTS = re.compile(r"\b(?:docker|podman)\s+run\b[^\n]*")
 _OF_HOST = re.compile(r"--net(?:work)?[= ]host|network_mode:\s*[\"']?host|hostNetwork:\s*true")
 
-OLD_WINDOWS = "This Windows is too old to share its GPU with WSL"
-WHY_OLD_WINDOWS = (
-    "Windows shares GPUs with WSL 2 from Windows 10 21H2 (build 19044) and in Windows 11. An older one has no /dev/dxg in WSL, "
-    "whatever driver is installed."
-)
-WAYS_OF_WINDOWS = (
-    Fix("In Windows: update to Windows 10 21H2 (build 19044), Windows 11 or newer (winver shows the build)"),
-    shut_down_wsl("Update WSL and its kernel from Windows", verify="ls -l /dev/dxg", before="wsl.exe --update"),
-    shut_down_wsl("In Windows: install the newest driver from https://www.nvidia.com/Download, then shut WSL down"),
-)
 BRIDGE = "The containers use Docker's bridge, which other hosts cannot reach"
 WHY_BRIDGE = (
     "An address such as 172.17.0.2 is of a bridge inside one host. NCCL gives it to ranks on other hosts, which cannot connect "
@@ -62,6 +50,35 @@ PLUGIN_CLASS = Fix(
     """-p '{"spec": {"template": {"spec": {"runtimeClassName": "nvidia"}}}}'""",
     verify="kubectl get nodes -o jsonpath='{.items[*].status.allocatable}'",
     kind="manual",
+)
+_OF_CONDA_LINKER = re.compile(r"/bin/(?:x86_64|aarch64)-conda-linux-gnu-|conda-linux-gnu/bin/ld: cannot")
+CONDA_LINKER = "The linker of the conda environment does not find libcuda"
+WHY_CONDA_LINKER = (
+    "conda's compiler links against its own system root, not against the folders of the host, where the driver's libcuda is. "
+    "The environment's CUDA packages have a stub for linking, in a folder that the linker does not search."
+)
+WAYS_OF_CONDA_LINKER = (
+    Fix(
+        "Let it search the environment's stubs (to link only: never add them to LD_LIBRARY_PATH), then build again",
+        'export LIBRARY_PATH="$CONDA_PREFIX/lib/stubs:$LIBRARY_PATH"',
+        where="shell",
+        kind="set",
+        on=("conda",),
+    ),
+    Fix(
+        "If lib/stubs/libcuda.so is not in the environment: install the package with it",
+        "conda install -c nvidia cuda-driver-dev",
+        verify='ls "$CONDA_PREFIX"/lib/stubs/libcuda.so',
+        kind="install",
+        on=("conda",),
+        needs=("network",),
+    ),
+)
+_TRITON = re.compile(r"\btriton\b|inductor|torch\.compile", re.IGNORECASE)
+NO_HEADERS = "Python's header files are missing, so no extension can be compiled"
+WHY_NO_HEADERS = (
+    "Extensions of PyTorch, DeepSpeed and others include Python.h. Distributions ship it in a separate package; Pythons of "
+    "conda, uv and pyenv include it."
 )
 _CUSTOM_REDUCE = re.compile(r"custom_all_reduce")
 _SGLANG = re.compile(r"\bsglang\b", re.IGNORECASE)
@@ -107,6 +124,12 @@ def with_ways_there(finding: Finding, facts: Facts) -> Finding:
     if id == "torch-missing-gpu-architecture" and _JETSON.search(text):
         jetson = facts.problems["jetson-generic-wheel"]
         return replace(finding, problem=replace(finding.problem, fixes=jetson.fixes, references=jetson.references))
+    if id == "triton-python-h-missing" and not _TRITON.search(text):
+        return replace(finding, problem=replace(finding.problem, title=NO_HEADERS, why=WHY_NO_HEADERS))
+    if id == "libcuda-not-linkable" and _OF_CONDA_LINKER.search(text):
+        problem = replace(finding.problem, title=CONDA_LINKER, why=WHY_CONDA_LINKER, fixes=WAYS_OF_CONDA_LINKER)
+        evidence = {name: value for name, value in finding.evidence.items() if name not in ("could_be", "decide")}
+        return replace(finding, problem=problem, evidence=evidence)
     if id == "peer-access-not-possible" and _CUSTOM_REDUCE.search(text):
         look, *_ = finding.problem.fixes
         without = SGLANG_REDUCE if _SGLANG.search(text) else VLLM_REDUCE
@@ -143,7 +166,7 @@ def _with_older_first(finding: Finding, facts: Facts, text: str) -> Finding | No
 def with_cause(finding: Finding, facts: Facts) -> Finding:
     """Unchanged if no line names the cause."""
     text = "\n".join(passages(facts)) if finding.problem.id in ("wsl-dxg-missing", "nccl-network-unreachable") else ""
-    build = _WINDOWS.search(text)
+    build = WINDOWS.search(text)
     if finding.problem.id == "wsl-dxg-missing" and build and int(build[1]) < FIRST_BUILD:
         problem = replace(finding.problem, title=OLD_WINDOWS, why=WHY_OLD_WINDOWS, fixes=WAYS_OF_WINDOWS)
         evidence = {name: value for name, value in finding.evidence.items() if name not in ("could_be", "decide")}

@@ -9,6 +9,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.guarded import comparable
 from gpudoctor.judging.texts.rules import (
     access,
+    apart,
     chosen,
     cluster,
     compared,
@@ -18,6 +19,7 @@ from gpudoctor.judging.texts.rules import (
     counts,
     desktops,
     driver,
+    effective,
     environments,
     fabric,
     gpus,
@@ -32,6 +34,7 @@ from gpudoctor.judging.texts.rules import (
     nodes,
     numbering,
     peers,
+    picked,
     places,
     pods,
     python,
@@ -46,7 +49,7 @@ RULES = (
     *(*desktops.RULES, *kernels.RULES, *hosts.RULES, *inputs.RULES, *starts.RULES),
     *(*containers.RULES, *cluster.RULES, *pods.RULES, *networks.RULES, *nodes.RULES, *jobs.RULES, *fabric.RULES),
     *(*configured.RULES, *versions_used.RULES, *guests.RULES),
-    *(*access.RULES, *compared.RULES),
+    *(*access.RULES, *compared.RULES, *effective.RULES, *picked.RULES, *apart.RULES),
     *(*numbering.RULES, *peers.RULES, *chosen.RULES, *installed.RULES, *counts.RULES),
     *complained.RULES,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from gpudoctor.facts import Facts
@@ -39,6 +40,12 @@ OTHER_NVCC = Problem(
         ),
     ),
     references=("https://docs.nvidia.com/cuda/cuda-installation-guide-linux/#environment-setup",),
+)
+WITH_CMAKE = Fix(
+    "Configure again in an empty build folder, which remembers no compiler, with the wanted one",
+    "CUDACXX=<toolkit>/bin/nvcc cmake -S . -B build-cuda",
+    verify="grep CMAKE_CUDA_COMPILER: build-cuda/CMakeCache.txt",
+    kind="manual",
 )
 PROBLEMS = (OTHER_NVCC,)
 LOW = 40  # percent
@@ -101,6 +108,7 @@ def another_nvcc(facts: Facts) -> Iterator[Finding]:
     """nvcc is the distribution's, and a newer toolkit lies in /usr/local."""
     nvcc = known(lambda: facts.toolchain.nvcc)
     yield from _before_newer(facts)
+    yield from _by_cmake(facts)
     place = facts.shown.pythons.get("nvcc", "") or (nvcc.path if nvcc else "")
     there = {(int(match[1]), int(match[2])): path for path in facts.shown.toolkits if (match := _TOOLKIT.fullmatch(path))}
     if not (nvcc and nvcc.version and there) or (nvcc.version[0], nvcc.version[1]) in there:
@@ -143,6 +151,23 @@ def _before_newer(facts: Facts) -> Iterator[Finding]:
         )
         evidence = {"found": ".".join(map(str, version)), "toolkit": paths[-1][2], "first": f"{listed['first']}/nvcc"}
         yield OTHER_NVCC.found(words, evidence, confidence=Confidence.LIKELY)
+
+
+_TESTED = re.compile(r"working CUDA compiler: (?P<folder>/\S+)/nvcc\b")
+
+
+def _by_cmake(facts: Facts) -> Iterator[Finding]:
+    """CMake takes an nvcc outside of /usr/local, and a newer toolkit lies there."""
+    text = "\n".join(passages(facts))
+    tested, used = _TESTED.search(text), _IDENTIFIED.search(text)
+    paths = sorted((int(match[1]), int(match[2]), match[0].rstrip("/")) for match in _TOOLKIT.finditer(text))
+    version = tuple(int(number) for number in used.groups() if number) if used else ()
+    if tested and version and paths and paths[-1][:2] > version and not tested["folder"].startswith("/usr/local/cuda"):
+        number = ".".join(map(str, version))
+        words = f"CMake takes {tested['folder']}/nvcc of CUDA {number}, and {paths[-1][2]} is installed"
+        evidence = {"found": number, "toolkit": paths[-1][2], "first": f"{tested['folder']}/nvcc"}
+        problem = replace(OTHER_NVCC, fixes=(WITH_CMAKE, *OTHER_NVCC.fixes))
+        yield problem.found(words, evidence, confidence=Confidence.LIKELY)
 
 
 def larger_than_gpu(facts: Facts) -> Iterator[Finding]:

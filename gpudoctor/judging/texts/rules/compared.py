@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
@@ -85,6 +86,15 @@ NO_MPI = Problem(
     references=("https://github.com/NVIDIA/nccl-tests#build",),
     status=Status.WARN,
 )
+WITH_IPTABLES = Fix(
+    "With iptables, on each node: accept what comes in over the interface between the nodes, before the rule that rejects it",
+    "sudo iptables -I INPUT -i <interface> -j ACCEPT",
+    verify="sudo iptables -S INPUT",
+    undo="sudo iptables -D INPUT -i <interface> -j ACCEPT",
+    where="host",
+    kind="set",
+    needs=("root",),
+)
 PROBLEMS = (FIREWALL, FAN, WIPED, NO_MPI)
 
 _LISTS = re.compile(r"\b(?:firewall-cmd\b[^\n]*--list-|ufw status|iptables\b[^\n]* -[SL]|nft list)")
@@ -108,7 +118,7 @@ _ADMITTED = re.compile(
 _ALL = re.compile(
     r"""
     \(trusted\) | ^trusted\ \(active | target:\ ACCEPT | ^Anywhere\s+ALLOW\s
-    | ^-A\ INPUT\ -(?:s|i)\ \S+\ -j\ ACCEPT | ^[ \t]*sources:\ \d | source\ address=\S+\ accept | \son\ \S+\s+ALLOW
+    | ^-A\ INPUT\ -(?:s|i)\ (?!lo\ )\S+\ -j\ ACCEPT | ^[ \t]*sources:\ \d | source\ address=\S+\ accept | \son\ \S+\s+ALLOW
     """,
     re.MULTILINE | re.VERBOSE,
 )
@@ -139,7 +149,10 @@ def firewall(facts: Facts) -> Iterator[Finding]:
             words = f"a rank cannot connect to port {port} of {match['host']}, and the firewall admits {admitted}"
             shown = re.search(r"(?m)^\s*interfaces: ([\w.-]+)\s*$", listing)
             evidence = {"port_of_rank": port, "admitted": admitted} | ({"interface": shown[1]} if shown else {})
-            yield FIREWALL.found(words, evidence, confidence=Confidence.LIKELY)
+            by = _LISTS.search(text)[0]  # type: ignore[index]
+            first = (WITH_IPTABLES, *FIREWALL.fixes) if by.startswith("iptables") else FIREWALL.fixes
+            first = FIREWALL.fixes[::-1] if by.startswith("ufw") else first
+            yield replace(FIREWALL, fixes=first).found(words, evidence, confidence=Confidence.LIKELY)
             return
 
 

@@ -10,6 +10,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.fixes.common import shut_down_wsl
 from gpudoctor.judging.texts.rules.said import passages
+from gpudoctor.judging.texts.windows import FIRST_BUILD, OLD_WINDOWS, WAYS_OF_WINDOWS, WHY_OLD_WINDOWS, WINDOWS
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Status
 
 FIRMWARE = Problem(
@@ -172,4 +173,18 @@ RAISE_IN_WINDOWS = shut_down_wsl(
     "In Windows: raise or delete memory= in %UserProfile%\\.wslconfig, under [wsl2], then shut WSL down",
     verify="free -g",
 )
-RULES = (firmware, swapped)
+_ON_WINDOWS = re.compile(r"\bWSL|\bdocker-desktop\b|Docker Desktop|^PS [A-Z]:", re.MULTILINE)
+_NO_GPU_THERE = re.compile(r"load library failed: libnvidia-ml|no adapters were found|could not select device")
+
+
+def old_windows(facts: Facts) -> Iterator[Finding]:
+    """A container of WSL finds no GPU, and the build of Windows does not share any."""
+    text = "\n".join(passages(facts))
+    build = WINDOWS.search(text)
+    if build and int(build[1]) < FIRST_BUILD and _ON_WINDOWS.search(text) and _NO_GPU_THERE.search(text):
+        problem = replace(facts.problems["wsl-dxg-missing"], title=OLD_WINDOWS, why=WHY_OLD_WINDOWS, fixes=WAYS_OF_WINDOWS)
+        words = f"Windows is of build {build[1]}; GPUs are shared with WSL and its containers from {FIRST_BUILD}"
+        yield problem.found(words, {"build": int(build[1])}, confidence=Confidence.LIKELY)
+
+
+RULES = (firmware, swapped, old_windows)

@@ -138,12 +138,17 @@ def jax_with_another_plugin(facts: Facts) -> Iterator[Finding]:
     devices, own = answer(facts, "jax."), package(facts, "jaxlib")
     plugin = next((name for name in ("jax-cuda13-plugin", "jax-cuda12-plugin") if package(facts, name)), "")
     other = package(facts, plugin) if plugin else None
-    if "CpuDevice" in devices and own and other and numbers(own)[:3] != numbers(other)[:3]:
-        words = f"jax lists only the CPU, and {plugin} {other} is not the release of jaxlib {own}"
+    fails = any(_JAX_FAILS.search(text) for text in passages(facts))
+    if ("CpuDevice" in devices or fails) and own and other and numbers(own)[:3] != numbers(other)[:3]:
+        effect = "JAX's plugin does not start" if fails else "jax lists only the CPU"
+        words = f"{effect}, and {plugin} {other} is not the release of jaxlib {own}"
         evidence = {"plugin": plugin, "jaxlib": own, "wanted": f"jax[{plugin.split('-')[1]}]=={own}"}
         yield facts.problems["jax-plugin-version-mismatch"].found(
             words, evidence, confidence=Confidence.LIKELY, packages=("jaxlib",)
         )
+
+
+_JAX_FAILS = re.compile(r"Unable to initialize backend '(?:cuda|gpu)'|Jax plugin configuration error")
 
 
 def onnxruntime_on_cpu(facts: Facts) -> Iterator[Finding]:
