@@ -56,24 +56,24 @@ _HARMLESS = (Skip.NOT_APPLICABLE, Skip.UNSUPPORTED)  # reasons that hide nothing
 def select(checks: Checks, level: str, only: Iterable[str] = (), skip: Iterable[str] = ()) -> Checks:
     """The checks of a level; or those of `only`, with all checks that they need. UserError for an unknown name.
 
-    only, skip: ids of checks, of any level, and areas. An area in `only` stands for its checks at this level.
+    only, skip: ids of checks, of any level, areas and tags. An area or tag in `only` stands for its checks at this level.
     """
-    only, skip = tuple(only), tuple(skip)
-    areas = {check.area for check in checks.values()}
-    for name in (*only, *skip):
-        if name not in checks and name not in areas:
-            raise UserError(unknown("check", name, (*checks, *areas)))
+    only, skip = frozenset(only), frozenset(skip)
+    groups = {group for check in checks.values() for group in check.groups}
+    for name in sorted(only | skip):
+        if name not in checks and name not in groups:
+            raise UserError(unknown("check", name, (*checks, *sorted(groups))))
     wanted = {id for id, check in checks.items() if DEPTHS.index(check.level) <= DEPTHS.index(level)}
     if level == BURN:  # one long load, and nothing else that is measured
         wanted = {id for id in wanted if checks[id].level == BURN or not checks[id].workloads}
     if level == ACCEPTANCE:
         wanted = {id for id in wanted if checks[id].level != "full"}
     if only:
-        named = {id for id, check in checks.items() if id in only or (id in wanted and check.area in only)}
+        named = {id for id, check in checks.items() if id in only or (id in wanted and check.groups & only)}
         if not named:
-            raise UserError(f"no check of {', '.join(only)} runs at level {level}; choose a higher --level")
+            raise UserError(f"no check of {', '.join(sorted(only))} runs at level {level}; choose a higher --level")
         wanted = _with_needs(checks, named)
-    return {id: check for id, check in checks.items() if id in wanted and not {id, check.area} & set(skip)}
+    return {id: check for id, check in checks.items() if id in wanted and not {id, *check.groups} & skip}
 
 
 def deepest_level(checks: Checks) -> str:

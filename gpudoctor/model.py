@@ -21,6 +21,8 @@ AREAS = (
 )
 # Their checks read what a user gives: a program, a log.
 GIVEN_AREAS = ("job", "evidence")
+# Groups of checks from several areas. In a check, the name of another area adds it to that area too.
+TAGS = ("docker", "kubernetes", "memory", "nccl", "network", "performance", "pytorch", "slurm")
 
 
 # How a container gets its GPUs: mode -> name.
@@ -338,7 +340,7 @@ class Check:
     needs: checks that have to pass before this one can be judged. explained_by: checks whose failure, even a partial one, this
     check would only repeat. after: checks whose findings this one reads. workloads: what it needs measured. figures: the numbers
     of the workloads, for the report; judge and summary read them by `facts.once(figures)`. of_gpus: it looks at each GPU that
-    NVML reaches, and reports the others as not examined.
+    NVML reaches, and reports the others as not examined. tags: more groups than the area, for --only and --skip.
     """
 
     judge: Callable[[Any], Iterable[Finding]]
@@ -351,9 +353,15 @@ class Check:
     workloads: tuple[str, ...] = ()
     figures: Callable[[Any], Iterable[Figure]] = lambda facts: ()
     of_gpus: bool = False
+    tags: tuple[str, ...] = ()
     id: str = ""  # the file's name, set by the catalog
     area: str = ""  # the folder's name, set by the catalog
     explanation: str = ""  # the file's docstring, set by the catalog
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """The area and the tags: by any of them the check can be chosen together with others."""
+        return frozenset((self.area, *self.tags))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from each import each
 from sources import examined, nodes, text_of
 
 from gpudoctor import catalog
-from gpudoctor.model import AREAS, Check, Problem
+from gpudoctor.model import AREAS, TAGS, Check, Problem
 
 HEADINGS = ("What it means", "How it is judged", "Known exceptions", "References")
 # What interrupts or removes something is never called safe.
@@ -33,6 +33,7 @@ def test_explanation_has_the_fixed_headings(check: Check) -> None:
 @checks
 def test_area_and_needs_exist(check: Check) -> None:
     assert check.area in AREAS
+    assert {*check.tags} <= {*TAGS, *AREAS} - {check.area}
     assert set(check.needs) <= set(catalog.checks())
 
 

@@ -21,7 +21,7 @@ from gpudoctor import catalog, doctor, programs
 from gpudoctor.cli import last_report, main
 from gpudoctor.errors import UserError
 from gpudoctor.files import snapshot
-from gpudoctor.model import AREAS
+from gpudoctor.model import AREAS, TAGS
 from gpudoctor.report.layout import Page
 from gpudoctor.spelling import nearest
 from gpudoctor.version import __version__
@@ -76,14 +76,26 @@ def test_an_area_selects_its_checks_of_the_level() -> None:
         doctor.select(checks, "quick", ["drvier"])
 
 
+def test_a_tag_selects_checks_of_many_areas() -> None:
+    checks = catalog.checks()
+    chosen = doctor.select(checks, "quick", ["network"])
+    assert {"infiniband", "memlock", "nccl-environment"} <= {*chosen}
+    assert not {id for id in {*chosen} - {"nvml"} if checks[id].area == "python"}
+    assert not {id for id in doctor.select(checks, "full", skip=["slurm"]) if "slurm" in checks[id].tags}
+    hardware = doctor.select(checks, "quick", ["hardware"])
+    assert {"gpu-on-bus", "ecc"} <= {*hardware}, "a tag with the name of an area adds to the area"
+    with pytest.raises(UserError, match="unknown check 'netwrok'; did you mean network"):
+        doctor.select(checks, "quick", ["netwrok"])
+
+
 def test_an_area_without_a_check_of_the_level_is_not_healthy() -> None:
     checks = {id: check for id, check in catalog.checks().items() if (check.area, check.level) == ("compute", "standard")}
     with pytest.raises(UserError, match="choose a higher --level"):
         doctor.select(checks, "quick", ["compute"])
 
 
-def test_no_area_is_the_name_of_a_check_or_a_problem() -> None:
-    assert not {*AREAS} & {*catalog.checks(), *catalog.problems()}
+def test_no_area_or_tag_is_the_name_of_a_check_or_a_problem() -> None:
+    assert not {*AREAS, *TAGS} & {*catalog.checks(), *catalog.problems()}
 
 
 def listed(*words: str) -> list[dict[str, object]]:
@@ -93,6 +105,7 @@ def listed(*words: str) -> list[dict[str, object]]:
 
 def test_list_of_an_area_and_of_words() -> None:
     assert {row["area"] for row in listed("driver")} == {"driver"}
+    assert {row["id"] for row in listed("slurm")} == {id for id, check in catalog.checks().items() if "slurm" in check.tags}
     assert {row["id"] for row in listed("kernel", "module")} < {row["id"] for row in listed("kernel")}
     assert [row["id"] for row in listed("--problems", "no-driver-found")] == ["no-driver-found"]
     assert all("nccl" in f"{row['id']} {row['title']}".lower() for row in listed("--problems", "NCCL"))
@@ -241,6 +254,7 @@ def completed(typed: str, *args: str) -> list[str]:
 def test_completion_knows_areas_rules_and_containers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "driver" in completed("dri", "check", "--only")
     assert "multi-gpu" in completed("multi", "list")
+    assert "ecc,performance" in completed("ecc,perf", "check", "--only")
     assert completed("gpu-used-in-b", "images", "lint", "--ignore") == ["gpu-used-in-build"]
 
     def finished(argv: list[str], seconds: float) -> subprocess.CompletedProcess[str]:

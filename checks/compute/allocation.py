@@ -79,4 +79,5 @@ CHECK = Check(
     level="standard",
     workloads=(WORKLOAD,),
     figures=figures,
+    tags=("memory", "performance"),
 )

@@ -197,4 +197,5 @@ CHECK = Check(
     level="burn",
     workloads=(burning.WORKLOAD,),
     figures=figures,
+    tags=("hardware",),
 )

@@ -121,4 +121,5 @@ CHECK = Check(
     needs=("cuda-context",),
     after=("burn",),
     level="burn",
+    tags=("hardware", "performance"),
 )

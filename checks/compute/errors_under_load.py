@@ -115,4 +115,5 @@ CHECK = Check(
     problems=(MEMORY, MANY),
     needs=("cuda-context",),
     level="standard",
+    tags=("hardware",),
 )

@@ -37,4 +37,10 @@ def summary(facts: Facts) -> str:
     return "; ".join(f"{telling.subject(proof.subject)}: {telling.tried(proof)}" for proof in verdict.proofs(facts))
 
 
-CHECK = Check(judge=judge, summary=summary, problems=verdict.ALL, level="standard")
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=verdict.ALL,
+    level="standard",
+    tags=("performance",),
+)

@@ -78,4 +78,5 @@ CHECK = Check(
     level="standard",
     workloads=(WORKLOAD,),
     figures=figures,
+    tags=("memory", "performance"),
 )

@@ -160,4 +160,5 @@ CHECK = Check(
     level="full",
     workloads=(WORKLOAD,),
     figures=figures,
+    tags=("hardware", "memory"),
 )

@@ -141,4 +141,5 @@ CHECK = Check(
     level="standard",
     workloads=(WORKLOAD,),
     figures=figures,
+    tags=("performance",),
 )

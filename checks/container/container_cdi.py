@@ -71,4 +71,5 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     problems=(STALE, NONE, TOO_NEW, CONFLICT),
+    tags=("docker", "kubernetes"),
 )

@@ -85,4 +85,5 @@ CHECK = Check(
     problems=(LOST_AT_RELOAD,),
     needs=("container-runtime",),
     explained_by=("container-toolkit",),
+    tags=("docker",),
 )

@@ -62,4 +62,5 @@ CHECK = Check(
     judge=judge,
     summary=lambda facts: "the entrypoint ran the given command",
     problems=(FAILED,),
+    tags=("docker",),
 )

@@ -237,4 +237,5 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     problems=(NO_GPUS_FLAG, NOT_ARRIVED, VISIBLE_DEVICES, HOST_DRIVER, NV_MISSING, CAPABILITIES, NO_LIBRARIES, *REFUSALS),
+    tags=("kubernetes",),
 )

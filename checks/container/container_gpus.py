@@ -93,4 +93,5 @@ CHECK = Check(
     summary=summary,
     problems=(FEWER,),
     needs=("container-gpu-access",),
+    tags=("docker",),
 )

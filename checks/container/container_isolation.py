@@ -80,4 +80,9 @@ def summary(facts: Facts) -> str:
     return "containers are allowed to open the GPU's devices"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(USERNS, SELINUX))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(USERNS, SELINUX),
+    tags=("docker",),
+)

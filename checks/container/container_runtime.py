@@ -60,4 +60,5 @@ CHECK = Check(
     summary=summary,
     problems=(MISSING, NOT_CONFIGURED, NEWER, PROGRAM_MISSING, OFF),
     needs=("docker-daemon",),
+    tags=("docker",),
 )

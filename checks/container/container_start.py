@@ -71,4 +71,5 @@ CHECK = Check(
     summary=summary,
     problems=failed_start.PROBLEMS,
     after=("container-cgroups", *DRIVER_CHECKS),
+    tags=("docker",),
 )

@@ -65,4 +65,5 @@ CHECK = Check(
     summary=summary,
     problems=(WRONG_ROOT, OLD_LIBRARY, ROOTLESS, NO_CGROUPS, HOOK_REFUSED),
     needs=("docker-daemon", "container-runtime"),
+    tags=("docker", "kubernetes"),
 )

@@ -45,4 +45,9 @@ def summary(facts: Facts) -> str:
     return way(facts)
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(CONTEXT_MISSING, ELSEWHERE))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(CONTEXT_MISSING, ELSEWHERE),
+    tags=("docker",),
+)

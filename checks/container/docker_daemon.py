@@ -61,4 +61,5 @@ CHECK = Check(
     summary=summary,
     problems=(DESKTOP_LINUX, DESKTOP_WINDOWS, SNAP, INVALID, FAILED),
     needs=("docker-context",),
+    tags=("docker",),
 )

@@ -157,4 +157,5 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     problems=(NO_RUNTIME,),
+    tags=("kubernetes",),
 )

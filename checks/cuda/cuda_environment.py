@@ -144,4 +144,5 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     problems=(LAUNCH_BLOCKING, DEBUGGING, INJECTED, NO_JIT, FORCED_JIT, NO_CACHE, NO_TF32, NO_ALLOCATOR),
+    tags=("performance", "pytorch"),
 )

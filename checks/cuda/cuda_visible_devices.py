@@ -291,4 +291,5 @@ CHECK = Check(
     summary=summary,
     problems=(HIDES_ALL, UNKNOWN, CUT_SHORT, HIDES_SOME, ORDER_DIFFERS),
     needs=("nvml",),
+    tags=("slurm",),
 )

@@ -278,4 +278,5 @@ CHECK = Check(
     summary=summary,
     problems=tuple(PROBLEMS.values()),
     needs=("kernel-module",),
+    tags=("hardware",),
 )

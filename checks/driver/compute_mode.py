@@ -153,4 +153,5 @@ CHECK = Check(
     of_gpus=True,
     problems=(PROHIBITED, BUSY, HELD_BY_MPS),
     needs=("nvml",),
+    tags=("slurm",),
 )

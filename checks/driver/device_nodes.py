@@ -283,4 +283,5 @@ CHECK = Check(
     summary=summary,
     problems=(MISSING, OTHER, UVM, DENIED, BLOCKED),
     needs=("driver-version", "container-gpu-access"),
+    tags=("slurm",),
 )

@@ -224,4 +224,5 @@ CHECK = Check(
     problems=(MISSING, LOST, RESET, NOT_IN_CUDA, FEWER),
     needs=("nvml",),
     explained_by=("gpu-on-bus", "module-flavour", "adapter-init", "xids", "memory-xids"),
+    tags=("hardware", "multi-gpu"),
 )

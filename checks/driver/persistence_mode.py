@@ -94,4 +94,5 @@ CHECK = Check(
     of_gpus=True,
     problems=(SLOW_START,),
     needs=("nvml",),
+    tags=("performance",),
 )

@@ -66,4 +66,5 @@ def summary(facts: Facts) -> str:
 CHECK = Check(
     judge=judge,
     summary=summary,
+    tags=("multi-gpu", "nccl", "network", "performance"),
 )

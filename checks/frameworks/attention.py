@@ -97,4 +97,5 @@ CHECK = Check(
     level="standard",
     workloads=(WORKLOAD,),
     figures=figures,
+    tags=("performance", "pytorch"),
 )

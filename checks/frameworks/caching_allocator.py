@@ -127,4 +127,5 @@ CHECK = Check(
     level="standard",
     workloads=(WORKLOAD,),
     figures=figures,
+    tags=("memory", "performance", "pytorch"),
 )

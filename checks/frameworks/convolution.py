@@ -70,4 +70,5 @@ CHECK = Check(
     level="standard",
     workloads=(WORKLOAD,),
     figures=figures,
+    tags=("performance", "pytorch"),
 )

@@ -89,4 +89,5 @@ CHECK = Check(
     level="standard",
     workloads=(WORKLOAD,),
     figures=figures,
+    tags=("performance", "pytorch"),
 )

@@ -165,4 +165,5 @@ CHECK = Check(
     problems=(NUMPY, FAILS, CRASHES, *failing.PROBLEMS),
     level="standard",
     needs=("cuda-context",),
+    tags=("pytorch",),
 )

@@ -78,4 +78,5 @@ CHECK = Check(
     summary=summary,
     problems=(OTHER,),
     level="standard",
+    tags=("pytorch",),
 )

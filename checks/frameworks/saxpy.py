@@ -67,4 +67,5 @@ CHECK = Check(
     level="full",
     workloads=(WORKLOAD,),
     figures=figures,
+    tags=("pytorch",),
 )

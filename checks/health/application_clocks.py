@@ -101,4 +101,5 @@ CHECK = Check(
     of_gpus=True,
     problems=(LOWERED, LOCKED),
     needs=("nvml",),
+    tags=("performance",),
 )

@@ -195,4 +195,5 @@ CHECK = Check(
     of_gpus=True,
     problems=(UNCORRECTED, SRAM, CORRECTED, MODE_PENDING, DISABLED),
     needs=("nvml",),
+    tags=("hardware", "memory"),
 )

@@ -99,4 +99,5 @@ CHECK = Check(
     of_gpus=True,
     problems=(RISING,),
     needs=("nvml",),
+    tags=("hardware",),
 )

@@ -106,4 +106,5 @@ CHECK = Check(
     of_gpus=True,
     problems=(IN_USE,),
     needs=("nvml",),
+    tags=("memory",),
 )

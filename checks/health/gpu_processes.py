@@ -134,4 +134,5 @@ CHECK = Check(
     of_gpus=True,
     problems=(OTHERS,),
     needs=("nvml",),
+    tags=("memory", "performance", "slurm"),
 )

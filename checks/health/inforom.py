@@ -69,4 +69,5 @@ CHECK = Check(
     of_gpus=True,
     problems=(CORRUPTED,),
     needs=("nvml",),
+    tags=("hardware",),
 )

@@ -79,4 +79,5 @@ CHECK = Check(
     needs=("nvml",),
     level="full",
     workloads=(WORKLOAD,),
+    tags=("hardware",),
 )

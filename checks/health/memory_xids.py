@@ -195,4 +195,5 @@ CHECK = Check(
     summary=summary,
     problems=tuple(dict.fromkeys(PROBLEMS.values())),
     needs=("gpu-on-bus",),
+    tags=("hardware", "memory"),
 )

@@ -84,4 +84,5 @@ CHECK = Check(
     of_gpus=True,
     problems=(LOW_LIMIT,),
     needs=("nvml",),
+    tags=("performance",),
 )

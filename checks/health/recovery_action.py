@@ -123,4 +123,5 @@ CHECK = Check(
     of_gpus=True,
     problems=(RESET, RESTART, DRAIN),
     needs=("nvml",),
+    tags=("hardware",),
 )

@@ -166,4 +166,5 @@ CHECK = Check(
     of_gpus=True,
     problems=(PENDING, FAILED, UNREPAIRABLE, EXHAUSTED, PAGES_FULL),
     needs=("nvml",),
+    tags=("hardware", "memory"),
 )

@@ -183,4 +183,5 @@ CHECK = Check(
     summary=summary,
     problems=(FATAL, NON_FATAL),
     needs=("gpu-on-bus",),
+    tags=("hardware", "multi-gpu"),
 )

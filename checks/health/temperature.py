@@ -119,4 +119,5 @@ CHECK = Check(
     of_gpus=True,
     problems=(TOO_HOT, AT_LIMIT, MEMORY_AT_LIMIT),
     needs=("nvml",),
+    tags=("hardware", "performance"),
 )

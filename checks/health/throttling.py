@@ -240,4 +240,5 @@ CHECK = Check(
     of_gpus=True,
     problems=(BRAKE, HARDWARE_HOT, MEMORY_HOT, SOFTWARE_HOT, SLOWED),
     needs=("nvml",),
+    tags=("hardware", "performance"),
 )

@@ -295,6 +295,5 @@ def summary(facts: Facts) -> str:
     return f"no bus, link or firmware errors {log_span(facts)}; other Xids: {', '.join(map(str, codes))}"
 
 
-CHECK = Check(
-    judge=judge, summary=summary, problems=tuple(PROBLEMS.values()), needs=("gpu-on-bus",), explained_by=("gpu-on-bus",)
-)
+BUS = ("gpu-on-bus",)
+CHECK = Check(judge=judge, summary=summary, problems=tuple(PROBLEMS.values()), needs=BUS, explained_by=BUS, tags=("hardware",))

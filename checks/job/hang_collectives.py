@@ -296,4 +296,5 @@ CHECK = Check(
     summary=summary,
     problems=(LEFT, OTHER, SIZES, STUCK, GONE),
     after=("hang-processes",),
+    tags=("multi-gpu", "nccl"),
 )

@@ -78,4 +78,9 @@ def summary(facts: Facts) -> str:
     return f"attention is fused ({fused})" if fused else "attention without a fused kernel takes no time"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(FALLBACK,))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(FALLBACK,),
+    tags=("performance",),
+)

@@ -68,4 +68,9 @@ def summary(facts: Facts) -> str:
     return f"collectives take {percent(rank.share('communicating_s'))} of the time, {percent(share)} while nothing computes"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(EXPOSED,))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(EXPOSED,),
+    tags=("multi-gpu", "nccl", "performance"),
+)

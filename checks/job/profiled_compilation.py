@@ -83,4 +83,9 @@ def summary(facts: Facts) -> str:
     return f"{rank.compilations} compilations, none of them repeated in the profiled steps"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(RECOMPILES, BREAKS))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(RECOMPILES, BREAKS),
+    tags=("performance",),
+)

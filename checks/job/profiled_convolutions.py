@@ -63,4 +63,9 @@ def summary(facts: Facts) -> str:
     return f"cudnn.benchmark is {state}; convolutions saw at most {number:.0f} input shapes"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(TUNES,))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(TUNES,),
+    tags=("performance",),
+)

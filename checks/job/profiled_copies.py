@@ -80,4 +80,9 @@ def summary(facts: Facts) -> str:
     return f"copies leave the GPU idle for {percent(rank.share('exposed_copying_s'))} of the time"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(PAGEABLE,))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(PAGEABLE,),
+    tags=("performance",),
+)

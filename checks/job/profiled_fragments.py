@@ -82,4 +82,9 @@ def summary(facts: Facts) -> str:
     return f"{percent(share)} of the reserved memory was not in use at the peak of {found.peak / GIB:.1f} GiB" if found else ""
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(FRAGMENTS,))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(FRAGMENTS,),
+    tags=("memory",),
+)

@@ -108,4 +108,9 @@ def summary(facts: Facts) -> str:
     return f"the GPU waits for launches for {percent(share)} of the time; kernels take {rank.mean_kernel_us:.0f} µs on average"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(LAUNCHES, PYTHON))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(LAUNCHES, PYTHON),
+    tags=("performance",),
+)

@@ -66,4 +66,9 @@ def summary(facts: Facts) -> str:
     )
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(WAITS,))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(WAITS,),
+    tags=("performance",),
+)

@@ -77,4 +77,9 @@ def summary(facts: Facts) -> str:
     return f"{rank.driver_allocations} allocations from the driver in the window" + (f", peak {peak:.1f} GiB" if peak else "")
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(RETRIES,))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(RETRIES,),
+    tags=("memory", "performance"),
+)

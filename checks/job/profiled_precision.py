@@ -103,4 +103,9 @@ def summary(facts: Facts) -> str:
     return f"matrix products take of the time: {', '.join(shown)}" if shown else "no matrix products of known precision"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(SINGLE, NO_AUTOCAST))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(SINGLE, NO_AUTOCAST),
+    tags=("performance",),
+)

@@ -79,4 +79,9 @@ def _steps(rank: Rank) -> str:
     return f" ({rank.steps} steps of {rank.step_ms:.1f} ms)" if rank.step_ms else ""
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(ON_CPU,))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(ON_CPU,),
+    tags=("performance",),
+)

@@ -91,4 +91,9 @@ def summary(facts: Facts) -> str:
     return f"{number} repeated waits for the GPU cost {percent(share)} of the time" if number else "no step waits for the GPU"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(SYNCHRONISES,))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(SYNCHRONISES,),
+    tags=("performance",),
+)

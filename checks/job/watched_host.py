@@ -163,4 +163,9 @@ def summary(facts: Facts) -> str:
     return f"the GPU does not wait for the program: its busiest thread used {busiest:.0%} of a core"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(HOST, GIL, SMALL, NOTHING))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(HOST, GIL, SMALL, NOTHING),
+    tags=("performance",),
+)

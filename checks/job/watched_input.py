@@ -174,4 +174,9 @@ def summary(facts: Facts) -> str:
     return f"{number} loader processes deliver in time; the GPU had nothing to do in {idle:.0%} of the time"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(FEW_WORKERS, FEW_CORES, ONE_CORE, DISK, NETWORK))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(FEW_WORKERS, FEW_CORES, ONE_CORE, DISK, NETWORK),
+    tags=("performance",),
+)

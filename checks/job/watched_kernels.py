@@ -159,4 +159,9 @@ def _told(work: Work) -> str:
     return f"GPU {work.gpu.index}: tensor cores {tensor}, memory bandwidth {dram}, clocks not lowered"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(THROTTLED, POWER, NO_TENSOR_CORES, MEMORY_BOUND))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(THROTTLED, POWER, NO_TENSOR_CORES, MEMORY_BOUND),
+    tags=("performance",),
+)

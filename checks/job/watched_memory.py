@@ -169,4 +169,9 @@ def summary(facts: Facts) -> str:
     return f"memory did not grow in {watched.seconds:.0f} s; {left}"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(GPU_GROWS, HOST_GROWS, HOST_LOW))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(GPU_GROWS, HOST_GROWS, HOST_LOW),
+    tags=("memory",),
+)

@@ -217,4 +217,5 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     problems=(SHARED, WRONG, IDLE, NO_GPU, STRAGGLER, UNEQUAL),
+    tags=("performance",),
 )

@@ -103,4 +103,9 @@ def summary(facts: Facts) -> str:
     return f"copies do not hold the GPU up: at most {max(rates) / 1024:.1f} GiB/s over PCIe"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(COPY_BOUND, COMMUNICATION))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(COPY_BOUND, COMMUNICATION),
+    tags=("performance",),
+)

@@ -252,4 +252,5 @@ CHECK = Check(
     summary=summary,
     problems=(SHADOWED, MIXED, NOT_AS_NEEDED, NEWER, TOO_NEW_FOR_GPU, CTRANSLATE2),
     needs=("nvidia-wheel-mix",),
+    tags=("pytorch",),
 )

@@ -133,4 +133,9 @@ def summary(facts: Facts) -> str:
     )
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(CURRENT_DIRECTORY, PRELOADED))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(CURRENT_DIRECTORY, PRELOADED),
+    tags=("performance",),
+)

@@ -122,4 +122,5 @@ CHECK = Check(
     summary=summary,
     problems=(SHADOWED, NOT_AS_NEEDED),
     needs=("nvidia-wheel-mix",),
+    tags=("multi-gpu", "nccl", "pytorch"),
 )

@@ -203,4 +203,5 @@ CHECK = Check(
     summary=summary,
     problems=(OTHER_MAJOR, OVERWRITTEN, MIXED),
     needs=("torch",),
+    tags=("pytorch",),
 )

@@ -102,4 +102,5 @@ CHECK = Check(
     summary=summary,
     problems=(MEMORY, CPU),
     needs=("nvml",),
+    tags=("kubernetes", "memory", "performance", "slurm"),
 )

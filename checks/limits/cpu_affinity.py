@@ -97,4 +97,5 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     problems=(NARROW,),
+    tags=("performance", "slurm"),
 )

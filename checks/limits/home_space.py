@@ -73,4 +73,9 @@ def summary(facts: Facts) -> str:
     return f"{facts.limits.home.free_bytes / (1 << 30):.0f} GiB free in the home folder"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(FULL,))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(FULL,),
+    tags=("slurm",),
+)

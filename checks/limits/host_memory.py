@@ -210,4 +210,9 @@ def summary(facts: Facts) -> str:
     return f"{gib(memory['MemAvailable'])} of {gib(memory['MemTotal'])} available"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(UNUSED_HUGE_PAGES, IN_FILES, IN_KERNEL, KILLED))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(UNUSED_HUGE_PAGES, IN_FILES, IN_KERNEL, KILLED),
+    tags=("memory",),
+)

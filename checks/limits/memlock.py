@@ -98,4 +98,5 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     problems=(LIMITED, SPARK),
+    tags=("memory", "nccl", "network", "slurm"),
 )

@@ -59,4 +59,5 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     problems=(FEW,),
+    tags=("slurm",),
 )

@@ -92,4 +92,9 @@ def summary(facts: Facts) -> str:
     return "no sign of strict overcommit accounting" if mode is None else f"vm.overcommit_memory is {mode}"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(STRICT_OVERCOMMIT,))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(STRICT_OVERCOMMIT,),
+    tags=("memory",),
+)

@@ -160,4 +160,9 @@ def summary(facts: Facts) -> str:
     return f"{'unlimited' if least is None else least} processes and threads"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(FEW, REACHED, CGROUP))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(FEW, REACHED, CGROUP),
+    tags=("slurm",),
+)

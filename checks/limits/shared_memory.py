@@ -193,4 +193,5 @@ CHECK = Check(
     problems=(NO_SPACE, TOO_SMALL, LEFTOVERS),
     needs=("nvml",),
     after=("messages",),
+    tags=("kubernetes", "memory", "multi-gpu", "nccl", "slurm"),
 )

@@ -203,4 +203,5 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     problems=(NO_ANSWER, NOT_WRITABLE, ROOT_READ_ONLY, NOEXEC, FULL, NOWHERE),
+    tags=("slurm",),
 )

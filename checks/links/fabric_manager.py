@@ -275,4 +275,10 @@ def summary(facts: Facts) -> str:
 
 
 PROBLEMS = (MISMATCH, SUBNET_MANAGER, UMAD, NOT_RUNNING, UNHEALTHY, DEGRADED, MULTICAST, IMEX)
-CHECK = Check(judge=judge, summary=summary, problems=PROBLEMS, needs=("nvml",))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=PROBLEMS,
+    needs=("nvml",),
+    tags=("multi-gpu", "nccl"),
+)

@@ -241,4 +241,5 @@ CHECK = Check(
     level="standard",
     workloads=(WORKLOAD, AT_ONCE),
     figures=figures,
+    tags=("performance",),
 )

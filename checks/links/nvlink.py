@@ -269,4 +269,5 @@ CHECK = Check(
     summary=summary,
     problems=(DOWN, ERRORS, UNSTABLE, OFF),
     needs=("nvml", "fabric-manager"),
+    tags=("hardware", "multi-gpu"),
 )

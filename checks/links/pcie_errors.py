@@ -122,4 +122,5 @@ CHECK = Check(
     summary=summary,
     problems=(REPLAYS, IN_LOG),
     needs=("nvml",),
+    tags=("hardware",),
 )

@@ -215,4 +215,5 @@ CHECK = Check(
     summary=summary,
     problems=(DOWNGRADED, NARROW_SLOT, LOW_GENERATION),
     needs=("nvml",),
+    tags=("hardware", "performance"),
 )

@@ -109,4 +109,9 @@ def summary(facts: Facts) -> str:
     return f"{facts.inventory.online_cpus} processors online" + (f", governor {', '.join(governors)}" if governors else "")
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(SAVES, PREFERENCE, OFFLINE))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(SAVES, PREFERENCE, OFFLINE),
+    tags=("performance",),
+)

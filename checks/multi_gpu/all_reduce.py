@@ -281,9 +281,8 @@ def judge_latency(session: Session) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     session = Session.of(facts)
-    speed = [
-        f"{values['bus_gb_per_s']:.0f} GB/s bus bandwidth with {name.partition(' ')[2]}" for name, values in session.sizes[-1:]
-    ]
+    sizes = [(name.partition(" ")[2], values["bus_gb_per_s"]) for name, values in session.sizes[-1:]]
+    speed = [f"{speed:.0f} GB/s bus bandwidth with {size}" for size, speed in sizes]
     latency = [f"{session.values['latency']['microseconds']:.0f} µs for 8 B"] if "latency" in session.values else []
     ways = [f"over {' and '.join(session.connections)}"] if session.connections else []
     return ", ".join([*speed, *ways, *latency, f"all sums correct on {len(session.gpus)} GPUs"])
@@ -297,4 +296,5 @@ CHECK = Check(
     level="standard",
     workloads=(WORKLOAD,),
     figures=figures,
+    tags=("nccl", "performance"),
 )

@@ -80,4 +80,5 @@ CHECK = Check(
     level="burn",
     workloads=(burning.COLLECTIVES,),
     figures=figures,
+    tags=("nccl",),
 )

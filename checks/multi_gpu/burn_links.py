@@ -70,4 +70,5 @@ CHECK = Check(
     level="burn",
     workloads=(burning.LINKS,),
     figures=figures,
+    tags=("hardware",),
 )

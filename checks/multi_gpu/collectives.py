@@ -154,4 +154,5 @@ CHECK = Check(
     level="full",
     workloads=(WORKLOAD,),
     figures=figures,
+    tags=("nccl", "performance"),
 )

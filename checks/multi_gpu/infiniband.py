@@ -212,4 +212,5 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     problems=(BROKEN_PORTS, NOT_THERE, UNUSABLE),
+    tags=("nccl", "network"),
 )

@@ -173,4 +173,5 @@ CHECK = Check(
     summary=summary,
     problems=(ACS, IOMMU),
     needs=("nvml",),
+    tags=("nccl", "performance"),
 )

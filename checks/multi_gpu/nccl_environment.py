@@ -237,4 +237,5 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     problems=(ENVIRONMENT, FILE, INTERFACE),
+    tags=("nccl", "network", "performance"),
 )

@@ -231,4 +231,5 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     problems=(ERRORS, SICK_ADAPTER, FIRMWARE, NO_PEERMEM, FAR, NO_NODE),
+    tags=("hardware", "nccl", "network"),
 )

@@ -148,4 +148,5 @@ CHECK = Check(
     summary=summary,
     problems=(FAR, UNKNOWN, MISSING),
     needs=("nvml",),
+    tags=("performance",),
 )

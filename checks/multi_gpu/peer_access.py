@@ -134,4 +134,5 @@ CHECK = Check(
     summary=summary,
     problems=(NO_ACCESS, BROKEN_OFFER),
     needs=("nvml",),
+    tags=("nccl", "performance"),
 )

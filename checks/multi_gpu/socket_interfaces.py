@@ -156,4 +156,9 @@ def summary(facts: Facts) -> str:
     return f"NCCL would use {nccl}, Gloo {gloo or by_name}"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(BRIDGE, LOOPBACK, NO_SUCH))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(BRIDGE, LOOPBACK, NO_SUCH),
+    tags=("nccl", "network"),
+)

@@ -98,4 +98,9 @@ def summary(facts: Facts) -> str:
     return f"{', '.join(known)} can be parsed" if known else "no settings of torch's allocator"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(REFUSED,))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(REFUSED,),
+    tags=("memory", "pytorch"),
+)

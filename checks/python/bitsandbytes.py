@@ -91,4 +91,9 @@ def summary(facts: Facts) -> str:
     return f"bitsandbytes {version} with a library for CUDA {cuda[0]}.{cuda[1]}"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(NO_LIBRARY, WRONG_OVERRIDE))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(NO_LIBRARY, WRONG_OVERRIDE),
+    tags=("pytorch",),
+)

@@ -195,4 +195,9 @@ def summary(facts: Facts) -> str:
     return f"torch {facts.python.torch_version}, CUDA {facts.python.torch_cuda}"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(CPU_ONLY, MISSING_ARCHITECTURE))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(CPU_ONLY, MISSING_ARCHITECTURE),
+    tags=("pytorch",),
+)

@@ -275,4 +275,5 @@ CHECK = Check(
     summary=summary,
     problems=(MISMATCH, EXTENSION, OTHER_TRITON),
     needs=("torch",),
+    tags=("pytorch",),
 )

@@ -56,4 +56,9 @@ def summary(facts: Facts) -> str:
     return "the Python package ninja" if facts.python.package("ninja") else absent
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(MISSING,))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(MISSING,),
+    tags=("pytorch",),
+)

@@ -245,4 +245,5 @@ CHECK = Check(
     level="full",
     workloads=(*RUNGS, OPERATIONS),
     figures=figures,
+    tags=("pytorch",),
 )

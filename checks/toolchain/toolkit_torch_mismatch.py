@@ -105,4 +105,10 @@ def summary(facts: Facts) -> str:
     return f"toolkit {dotted(toolkit(facts)[1])}, torch {facts.python.torch_version} with CUDA {facts.python.torch_cuda}"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(MISMATCH,), explained_by=("torch",))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(MISMATCH,),
+    explained_by=("torch",),
+    tags=("pytorch",),
+)

@@ -232,4 +232,9 @@ def summary(facts: Facts) -> str:
     return f"Triton {installed(facts)} with {compiler}, Python.h and libcuda"
 
 
-CHECK = Check(judge=judge, summary=summary, problems=(NO_COMPILER, NO_HEADERS, NO_LIBCUDA, TOO_OLD))
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    problems=(NO_COMPILER, NO_HEADERS, NO_LIBCUDA, TOO_OLD),
+    tags=("pytorch",),
+)

@@ -94,4 +94,5 @@ CHECK = Check(
     summary=summary,
     problems=(PINNED, FALLBACK),
     needs=("wsl-gpu",),
+    tags=("memory",),
 )

@@ -1,4 +1,4 @@
-"""What the shell completes: names of checks, areas, problems and containers."""
+"""What the shell completes: names of checks, areas, tags, problems and containers."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ _ENGINE_SECONDS = 0.5
 
 
 def checks(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Ids of checks and areas, for the last item of a comma-separated list."""
+    """Ids of checks, areas and tags, for the last item of a comma-separated list."""
     from gpudoctor import catalog
-    from gpudoctor.model import AREAS
+    from gpudoctor.model import AREAS, TAGS
 
     before, comma, last = incomplete.rpartition(",")
-    names = dict.fromkeys((*sorted(catalog.ids()), *AREAS))
+    names = dict.fromkeys((*sorted(catalog.ids()), *AREAS, *TAGS))
     return [CompletionItem(before + comma + name) for name in names if name.startswith(last)]
 
 
-def areas(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from gpudoctor.model import AREAS
+def groups(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Areas and tags."""
+    from gpudoctor.model import AREAS, TAGS
 
-    return [CompletionItem(name) for name in AREAS if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in (*AREAS, *TAGS) if name.startswith(incomplete)]
 
 
 def anything(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

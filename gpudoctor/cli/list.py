@@ -14,7 +14,7 @@ import click
 
 from gpudoctor.cli import COMMANDS, completing, options
 from gpudoctor.errors import UserError
-from gpudoctor.model import AREAS
+from gpudoctor.model import AREAS, TAGS
 
 if TYPE_CHECKING:
     from gpudoctor.knowledge.practices import Practice
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Problems = Sequence[tuple[Problem, Sequence[Check]]]
 
-_COLUMNS = ("CHECK", "AREA", "LEVEL", "NEEDS", "WHAT A PASS MEANS")
+_COLUMNS = ("CHECK", "AREA", "TAGS", "LEVEL", "NEEDS", "WHAT A PASS MEANS")
 _COLUMNS_OF_PROBLEMS = ("PROBLEM", "SEVERITY", "TITLE")
 _COLUMNS_OF_PRACTICES = ("PRACTICE", "TITLE")
 _NARROWEST = 40  # columns that the last one needs to fit on the same line
@@ -31,6 +31,7 @@ _EPILOG = """\
 Examples:
   gpudoctor list                  all checks
   gpudoctor list driver           the checks of an area
+  gpudoctor list nccl             the checks with a tag
   gpudoctor list --problems nccl  problems with this word in id or title
   gpudoctor list --practices      what keeps a GPU busy
 
@@ -40,9 +41,10 @@ Details: gpudoctor explain ID
 
 
 @click.command(
-    help=COMMANDS["list"] + " Words limit the list to an area, or to ids and titles that contain all of them.", epilog=_EPILOG
+    help=COMMANDS["list"] + " Words limit the list to an area or tag, or to ids and titles that contain all of them.",
+    epilog=_EPILOG,
 )
-@click.argument("words", nargs=-1, metavar="[AREA|WORD]…", shell_complete=completing.areas)
+@click.argument("words", nargs=-1, metavar="[AREA|TAG|WORD]…", shell_complete=completing.groups)
 @click.option("--problems", is_flag=True, help="List the problems.")
 @click.option("--practices", is_flag=True, help="List the practices that explain knows by name.")
 @options.text_or_json
@@ -68,7 +70,7 @@ def command(words: tuple[str, ...], problems: bool, practices: bool, form: str |
 
 
 def matching(words: Sequence[str]) -> list[Check]:
-    """The checks of an area, or those with all words in their id or title; UserError if there is none."""
+    """The checks of an area or tag, or those with all words in their id or title; UserError if there is none."""
     from gpudoctor import catalog
 
     found = [check for check in catalog.checks().values() if _fits(words, [check], check.id, title(check))]
@@ -78,7 +80,7 @@ def matching(words: Sequence[str]) -> list[Check]:
 
 
 def with_words(words: Sequence[str]) -> Problems:
-    """The problems of the checks of an area, or those with all words in their id or title, by id; UserError if there is none."""
+    """The problems of the checks of an area or tag, or those with all words in their id or title, by id; UserError if none."""
     from gpudoctor import catalog
 
     finders: dict[str, list[Check]] = {}
@@ -104,8 +106,8 @@ def practices_with(words: Sequence[str]) -> list[Practice]:
 
 
 def _fits(words: Sequence[str], checks: Iterable[Check], *texts: str) -> bool:
-    if len(words) == 1 and words[0] in AREAS:
-        return words[0] in {check.area for check in checks}
+    if len(words) == 1 and words[0] in (*AREAS, *TAGS):
+        return any(words[0] in check.groups for check in checks)
     text = " ".join(texts).casefold()
     return all(word.casefold() in text for word in words)
 
@@ -113,7 +115,7 @@ def _fits(words: Sequence[str], checks: Iterable[Check], *texts: str) -> bool:
 def _none(what: str, words: Sequence[str], ids: Iterable[str]) -> str:
     from gpudoctor.spelling import unknown
 
-    known = dict.fromkeys((*AREAS, *(word for id in ids for word in id.split("-"))))
+    known = dict.fromkeys((*AREAS, *TAGS, *(word for id in ids for word in id.split("-"))))
     said = unknown("area", words[0], known) if len(words) == 1 else ""
     near = said.partition("; ")[2]
     return f"no {what} has {' '.join(words)!r} in its id or title" + (
@@ -139,6 +141,7 @@ def as_json(checks: Iterable[Check]) -> str:
         {
             "id": check.id,
             "area": check.area,
+            "tags": check.tags,
             "level": check.level,
             "needs": check.needs,
             "title": title(check),
@@ -171,7 +174,9 @@ def _json(rows: Iterable[dict[str, Any]]) -> str:
 
 def as_text(checks: Iterable[Check], width: int | None = None) -> str:
     """One line per check; if the terminal is too narrow, the last column goes on a line below."""
-    return _table([_COLUMNS, *((c.id, c.area, c.level, ",".join(c.needs) or "-", title(c)) for c in checks)], width)
+    return _table(
+        [_COLUMNS, *((c.id, c.area, ",".join(c.tags) or "-", c.level, ",".join(c.needs) or "-", title(c)) for c in checks)], width
+    )
 
 
 def problems_as_text(problems: Problems, width: int | None = None) -> str:

@@ -29,7 +29,7 @@ def check(
     """Diagnose this machine: its GPUs, driver, CUDA, containers and Python environment. Returns what is wrong and how to fix it.
 
     level: "quick" puts no load on any GPU and takes about a second; "standard" benchmarks each idle GPU for up to 4 minutes;
-    "full" also tests memory and compilers. only: ids of checks or areas. python: the interpreter or environment to examine.
+    "full" also tests memory and compilers. only: ids of checks, areas or tags. python: the interpreter or environment to examine.
     Nothing on the machine is changed. Names, paths and addresses are redacted.
     """
     from gpudoctor import examining

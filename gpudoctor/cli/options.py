@@ -52,19 +52,19 @@ def _names(context: click.Context, parameter: click.Parameter, values: tuple[str
 
 only = click.option(
     "--only",
-    metavar="ID|AREA,…",
+    metavar="ID|AREA|TAG,…",
     multiple=True,
     callback=_names,
     shell_complete=completing.checks,
-    help="Run only these checks (gpudoctor list), of any level, or those of an area, and the checks they need.",
+    help="Run only these checks (gpudoctor list), of any level, or those of an area or tag, and the checks they need.",
 )
 skip = click.option(
     "--skip",
-    metavar="ID|AREA,…",
+    metavar="ID|AREA|TAG,…",
     multiple=True,
     callback=_names,
     shell_complete=completing.checks,
-    help="Skip these checks or areas.",
+    help="Skip these checks, areas or tags.",
 )
 
 
