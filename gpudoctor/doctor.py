@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from gpudoctor import catalog, ignoring, roots
+from gpudoctor import catalog, ignoring, roots, seen
 from gpudoctor.choices import ACCEPTANCE, BURN, DEPTHS
 from gpudoctor.coverage import coverage
 from gpudoctor.errors import UserError
@@ -91,8 +91,7 @@ def level_of(taken: Snapshot) -> str:
 
 
 def _with_needs(checks: Checks, names: Iterable[str]) -> set[str]:
-    wanted: set[str] = set()
-    queue = list(names)
+    wanted, queue = set[str](), [*names]
     while queue:
         name = queue.pop()
         wanted.add(name)
@@ -141,7 +140,8 @@ def read_in_vain(taken: Snapshot, checks: Checks) -> tuple[set[str], dict[str, R
 
 def _judge(taken: Snapshot, checks: Checks, run: Run | None = None) -> Report:
     facts = Facts(taken, _problems)
-    results, entries = _diagnosed(facts, checks, run or run_check)
+    results, found = _diagnosed(facts, checks, run or run_check)
+    entries = [*seen.added(found, checks, facts, taken)]
     return Report(
         schema=REPORT_SCHEMA,
         version=__version__,

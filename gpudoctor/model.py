@@ -405,7 +405,10 @@ class Result:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One root cause, with everything it explains; a note has the status PASS. on_host: on the host of the examined container."""
+    """One root cause, with everything it explains; a note has the status PASS.
+
+    on_host: on the host of the examined container. seen_in: the commands and files in which a person sees it.
+    """
 
     problem: str
     title: str
@@ -421,6 +424,7 @@ class Diagnosis:
     fixes: tuple[Fix, ...]
     references: tuple[str, ...] = ()
     on_host: bool = False
+    seen_in: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ FLOORS = (
     "errors version plain spelling folders choices compiled filling placeholders worker state screen settings",
     "model knowledge facts",
     "judging fixes",
-    "checks catalog planning coverage roots ignoring doctor",
+    "checks catalog planning coverage roots seen ignoring doctor",
     "redaction lint source programs protocol bootstrap pipes leftovers pythons remembered interpreter quoting containers trying",
     "wanted needed collect collect_container measure experiment evidence files jobs",
     "comparing report codes repair start_failures fleet",
@@ -41,6 +41,7 @@ PURE = [
     "planning",
     "coverage",
     "roots",
+    "seen",
     "ignoring",
     "doctor",
 ]

@@ -76,6 +76,7 @@ def test_diagnosis_is_what_the_author_says_and_the_report_the_reviewed_one(case:
     must_answer_in_these_types(machine.load(case))
     report = report_of(case)
     assert [row for row in report.checks if row.status is Status.ERROR] == []
+    assert [entry.problem for entry in (*report.diagnosis, *report.notes) if not all(entry.seen_in or [""])] == []
     assert sorted(entry.problem for entry in report.diagnosis) == sorted(machine.describe(case)["problems"])
     assert sorted(entry.problem for entry in report.notes) == sorted(machine.describe(case).get("notes", []))
     for fix in (fix for entry in (*report.diagnosis, *report.notes) for fix in entry.fixes):

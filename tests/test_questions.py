@@ -12,7 +12,7 @@ import yaml
 from each import each
 
 from gpudoctor import evidence
-from gpudoctor.evidence.questions import AS_SHOWN, BY_NO_COMMAND, COMMANDS, commands, reason
+from gpudoctor.knowledge.questions import AS_SHOWN, BY_NO_COMMAND, COMMANDS, commands, reason, seen_in
 
 SAMPLES = Path(__file__).parent / "questions.yaml"
 BY_OTHER_TESTS = ("nvml", "cuda", "pci", "container-start", "nccl-log", "kernel-log", "glob:/var/lib/dkms", "command:nvidia-smi")
@@ -38,6 +38,7 @@ def replies(text: str) -> set[str]:
 @pytest.mark.slow
 def test_no_question_of_the_collector_is_missing() -> None:
     assert sorted(question for question in asked() if not (commands(question) or reason(question))) == []
+    assert sorted(question for question in asked() if not seen_in(question)) == []
 
 
 @pytest.mark.slow

@@ -266,7 +266,7 @@ def test_json_names_are_the_contract() -> None:
     entry = plain["diagnosis"][0]
     assert {*entry} == {
         *("problem", "title", "message", "action", "confidence", "check", "gpu", "evidence", "explains", "fixes"),
-        *("why", "status", "references", "on_host"),
+        *("why", "status", "references", "on_host", "seen_in"),
     }
     assert {*entry["fixes"][0]} == {"title", "command", "risk", "needs", "verify", "undo"}
     assert {*plain["checks"][0]} == {"id", "status", "message", "seconds", "blocked_by", "reason", "area"}

@@ -58,6 +58,8 @@ def _how_to_look(fixes: Sequence[Fix]) -> Lines:
 
 
 def _in_full(page: Page, group: findings.Group) -> Lines:
+    if page.verbose:
+        yield from page.paragraph(findings.places(group), f"{_INDENT}Seen in: ", _DEEPER)
     yield from _evidence(page, group)
     yield from _fixes(page, findings.fixes(group))
     yield Text()

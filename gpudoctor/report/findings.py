@@ -81,6 +81,11 @@ def doubt(entry: Diagnosis) -> str:
     return words
 
 
+def places(group: Group) -> str:
+    """The commands and files in which a person sees it."""
+    return ", ".join(dict.fromkeys(place for entry in group for place in entry.seen_in))
+
+
 def decides(entry: Diagnosis) -> str:
     """The command that shows which of the possible causes it is."""
     return str(entry.evidence.get("decide", ""))

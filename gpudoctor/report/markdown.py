@@ -89,6 +89,8 @@ def _problem(number: int, group: findings.Group, of_texts: bool) -> Iterator[str
     for entry in group:
         yield f"- Seen: {text(findings.seen(entry))}"
         yield from (f"  - {text(name)}: {code(value)}" for name, value in findings.evidence(entry).items())
+    if places := dict.fromkeys(place for entry in group for place in entry.seen_in):
+        yield f"- Seen in: {', '.join(map(code, places))}"
     if first.why:
         yield f"- Why: {text(first.why)}"
     if (explained := findings.explained(group)) and not of_texts:

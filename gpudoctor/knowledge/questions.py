@@ -1,6 +1,6 @@
-"""Which commands show in a text what the collector asks a machine: question (or a pattern of questions) -> commands.
+"""Which commands show what the collector asks a machine: question (or a pattern of questions) -> commands.
 
-A person types the first command; the others are further forms whose output the readers understand.
+A person types the first command; the others are further forms whose output the readers of texts understand.
 """
 
 from __future__ import annotations
@@ -113,6 +113,84 @@ BY_NO_COMMAND: Mapping[str, str] = {
     "broken-python": "the Python did not start",
     "glob:*": "which files exist",
 }
+
+BY_GPUDOCTOR = "gpudoctor check -v"
+SEEN_IN: Mapping[str, str] = {
+    "text:*": "*",
+    "command": "the output of the command",
+    "nccl-log": "the log of the job",
+    "node-tests": "the results of the test program",
+    "container-start": "the output of the engine's run command",
+    "job-watch": "gpudoctor watch",
+    "job-hang": "gpudoctor hang",
+    "job-profile": "gpudoctor profile",
+    "nvml:gpu*": "nvidia-smi -q",
+    "cuda": "cuInit of libcuda.so.1",
+    "cuda:*": "libcuda.so.1",
+    "glob:/sys/class/net/*": "ip addr",
+    "glob:*": "*",
+    "file:*": "*",
+    "command:systemctl show *": "systemctl status",
+    "command:*": "*",
+    "kernel-log": "journalctl -k",
+    "kernel-log-earlier": "journalctl -k",
+    "kernel-modules": "find /lib/modules -name 'nvidia*.ko*'",
+    "kernel-config": "/proc/config.gz",
+    "modprobe": "/etc/modprobe.d",
+    "udev-rules": "/etc/udev/rules.d",
+    "cdi": "nvidia-ctk cdi list",
+    "libraries": "ldconfig -p and the folders of $LD_LIBRARY_PATH",
+    "library-owners": "dpkg -S or rpm -qf",
+    "wsl*": "/usr/lib/wsl/lib",
+    "boot": "/proc/sys/kernel/random/boot_id",
+    "cache-folders": "ls -ld ~/.cache ~/.triton ~/.nv",
+    "cgroup-limits": "/sys/fs/cgroup",
+    "cloud": "/sys/class/dmi/id",
+    "cpu-frequency": "/sys/devices/system/cpu/cpu*/cpufreq",
+    "cpu-topology": "/sys/devices/system/cpu",
+    "cpus": "taskset -p $$",
+    "chosen-python": "which -a python3 python",
+    "broken-python": "python3 -V",
+    "bitsandbytes": "pip show -f bitsandbytes",
+    "onnxruntime": "pip show -f onnxruntime-gpu",
+    "package-files": "pip show -f",
+    "package-hashes:*": "pip show -f *",
+    "disks": "lsblk",
+    "home": "df -h ~",
+    "infiniband-rates": "ibstat",
+    "network-interfaces": "ip addr",
+    "socket-interfaces": "ip addr",
+    "own-address": "getent hosts $(hostname)",
+    "kubernetes-marks": "/etc/kubernetes",
+    "container-marks": "/run",
+    "root-filesystem": "/proc/self/mountinfo",
+    "mounts": "/proc/self/mountinfo",
+    "licence-tokens": "/etc/nvidia/ClientConfigToken",
+    "nccl-segments": "ls -l /dev/shm",
+    "runtime-file-times": "ls -l --time-style=full-iso /etc/docker",
+    "runtime-processes": "ps -eo lstart,comm",
+    "runtime-programs": "which docker podman nvidia-ctk",
+    "serials": "nvidia-smi -q",
+    "service-files": "ls /etc/nvidia-imex",
+    "variable-sources": "grep -n export ~/.profile ~/.bashrc /etc/environment /etc/profile.d/*",
+    "working-folder": "ls",
+    "no-temporary-folder": "df -h /tmp /dev/shm",
+    **dict.fromkeys(("probe:*", "reduced", "refused-processes", "not-collected"), BY_GPUDOCTOR),
+}
+"""Question -> the command, file or program with which a person sees the answer, if not by the first of `commands`. A * stands for
+the rest of the question."""
+
+
+def seen_in(question: str) -> str:
+    """The command or file in which a person sees the answer.
+
+    >>> seen_in("file:/proc/driver/nvidia/params"), seen_in("nvml:gpu3"), seen_in("secure-boot")
+    ('/proc/driver/nvidia/params', 'nvidia-smi -q', 'mokutil --sb-state')
+    """
+    for pattern, shown in SEEN_IN.items():
+        if fnmatchcase(question, pattern):
+            return shown.replace("*", question.removeprefix(pattern.removesuffix("*"))) if pattern.endswith(":*") else shown
+    return next(iter(commands(question)), "")
 
 
 def commands(question: str) -> tuple[str, ...]:
