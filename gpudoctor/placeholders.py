@@ -58,6 +58,8 @@ _MEANINGS = {
     "cuda_dashed": "the CUDA version with a dash, such as 12-8",
     "cudnn_version": "the cuDNN version that the program was built with, as its message says",
     "default_watts": "the default power limit (nvidia-smi -q -d POWER)",
+    "highest_c": "the highest target temperature that the board allows (nvidia-smi -q -d TEMPERATURE)",
+    "target_c": "the target temperature as it was before (nvidia-smi -q -d TEMPERATURE)",
     "devices": "the device nodes, such as /dev/nvidia0 (ls -l /dev/nvidia*)",
     "device_address": "the PCI address of the device (lspci)",
     "device_major": "the major number of the device node (ls -l /dev/nvidia-uvm)",

@@ -37,6 +37,15 @@ def folder(tmp_path: Path) -> Folder:
         if device:
             folder.link(f"/sys/class/net/{name}/device", f"../../{device}")
     folder.write("/sys/class/infiniband/mlx5_0/ports/1/rate", "400 Gb/sec (4X NDR)\n")
+    for name, kind, files in (
+        ("ADP1", "Mains", {"online": "0"}),
+        ("BAT0", "Battery", {"scope": "System"}),
+        ("hid-mouse", "Battery", {"scope": "Device"}),
+    ):
+        for file, text in {"type": kind, **files}.items():
+            folder.write(f"/sys/class/power_supply/{name}/{file}", f"{text}\n")
+    folder.write("/sys/firmware/acpi/platform_profile", "quiet\n")
+    folder.write("/sys/firmware/acpi/platform_profile_choices", "quiet balanced performance\n")
     folder.write("/proc/sys/kernel/random/boot_id", "a882dd57-e8dc-48aa-ae6e-673f0092a1f6\n")
     return folder
 
@@ -48,6 +57,7 @@ def test_the_parts_of_a_machine(folder: Folder) -> None:
     assert [(disk.name, round(disk.gigabytes)) for disk in facts.disks] == [("nvme0n1", 1920)]
     assert [(adapter.name, adapter.gbit_per_s) for adapter in facts.adapters] == [("eth0", 100.0), ("eth1", None)]
     assert facts.port_rates == {("mlx5_0", 1): 400.0}
+    assert (facts.power_profile, facts.has_battery, facts.has_dynamic_boost) == ("quiet", True, False)
     assert len(facts.boot) == 12
     assert "a882dd57" not in facts.boot
 

@@ -9,8 +9,8 @@ Compares the enforced limit with the default of this board, both from NVML. Less
 5 to 40 % below it is noted, as it is usually meant; if a measurement is slow because of it, it is the cause.
 
 Known exceptions
-The power cap as a reason for lower clocks (0x4) is normal under full load. Laptops have no default limit; their firmware
-shares the power between CPU and GPU.
+The power cap as a reason for lower clocks (0x4) is normal under full load. Many laptops have no default limit; their firmware
+shares the power between CPU and GPU (laptop-power). In a virtual machine the owner of the host may lower the limit.
 
 References
 https://github.com/l4rz/reverse-engineering-dell-idrac-to-get-rid-of-gpu-throttling/issues/3
@@ -19,6 +19,7 @@ https://github.com/l4rz/reverse-engineering-dell-idrac-to-get-rid-of-gpu-throttl
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
@@ -26,6 +27,7 @@ from gpudoctor.fixes.common import look
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status, for_each
 
 TOLERANCE = 0.05
+OF_LAPTOPS = ("gpu-on-battery", "gpu-power-supply-too-weak", "laptop-power-profile-low")
 DELIBERATE = 0.6  # people choose 60 to 90 % of the default to save energy, heat or noise, which costs little speed
 LOOK = "nvidia-smi -q -i <address> -d POWER"
 
@@ -55,6 +57,7 @@ LOW_LIMIT = Problem(
             on=("wsl2",),
         ),
         Fix("Ask the owner of the host: the limit cannot be set from inside a container", on=("container",)),
+        Fix("If the limit falls again: ask the owner of the host or the cloud", on=("vm",)),
     ),
     references=("https://github.com/l4rz/reverse-engineering-dell-idrac-to-get-rid-of-gpu-throttling/issues/3",),
     status=Status.WARN,
@@ -70,6 +73,7 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
     if enforced < default * (1 - TOLERANCE):
         evidence = {"address": gpu.selector, "enforced_watts": round(enforced), "default_watts": round(default)}
         found = LOW_LIMIT.found(f"GPU {gpu.index}: {enforced:.0f} W instead of {default:.0f} W", evidence, gpu.index)
+        found = replace(found, causes=OF_LAPTOPS) if "Laptop" in gpu.name else found
         yield found if enforced < default * DELIBERATE else found.as_note
 
 

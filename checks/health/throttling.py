@@ -153,7 +153,8 @@ def judge_gpu(gpu: Gpu) -> Iterator[Finding]:
     elif reasons & SOFTWARE_THERMAL:
         limit = low_limit(gpu)
         words = f"software thermal slowdown at {gpu.temperature_c} °C"
-        yield found(LOW_LIMIT if limit else SOFTWARE_HOT, gpu, f"{words}, the limit is {limit} °C" if limit else words)
+        hot = found(LOW_LIMIT if limit else SOFTWARE_HOT, gpu, f"{words}, the limit is {limit} °C" if limit else words)
+        yield replace(hot, causes=("gpu-target-temperature-lowered",))
     elif reasons & HARDWARE and not reasons & POWER_BRAKE:
         yield found(SLOWED, gpu, "hardware slowdown, with no more specific reason", Confidence.LIKELY)
 

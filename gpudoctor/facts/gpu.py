@@ -26,6 +26,7 @@ from gpudoctor.facts.nvml_values import (
     BRANDS,
     COMPUTE_MODES,
     MIB,
+    POWER_SOURCES,
     RECOVERY_ACTIONS,
     SELECTED_BY,
     VIRTUALIZATION,
@@ -114,6 +115,9 @@ class Gpu(Guarded):
     enforced_power_limit_watts = Answer(watts, "EnforcedPowerLimit", "PowerManagementLimit")
     minimum_power_limit_watts = Answer(watts, "PowerManagementLimitConstraints.0")
     maximum_power_limit_watts = Answer(watts, "PowerManagementLimitConstraints.1")
+    power_source = Answer(word(POWER_SOURCES), "PowerSource")
+    target_temperature_c = Answer(int, "TemperatureThreshold.target")  # at which the driver begins to lower the clocks
+    highest_target_temperature_c = Answer(int, "TemperatureThreshold.highest_target")
     performance_state = Answer(int, "PerformanceState")
     clock_reasons = Answer(int, "CurrentClocksEventReasons", "CurrentClocksThrottleReasons")
 

@@ -53,6 +53,20 @@ class Inventory(Guarded):
         return str(self._replies.value("cloud").get("instance_type") or "")
 
     @cached_property
+    def power_profile(self) -> str:
+        """The firmware's profile, such as low-power; "" without one."""
+        return str(self._replies.value("power-supply").get("profile") or "")
+
+    @cached_property
+    def has_battery(self) -> bool:
+        return bool(self._replies.value("power-supply").get("batteries"))
+
+    @cached_property
+    def has_dynamic_boost(self) -> bool:
+        """Whether NVIDIA's service for it is installed."""
+        return bool(self._replies.value("power-supply").get("has_powerd"))
+
+    @cached_property
     def boot(self) -> str:
         """The same for all snapshots between two boots."""
         return str(self._replies.value("boot"))

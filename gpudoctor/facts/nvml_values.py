@@ -48,6 +48,7 @@ BRANDS = {
     16: "Titan RTX",
 }
 COMPUTE_MODES = {0: "default", 1: "exclusive-thread", 2: "prohibited", 3: "exclusive-process"}
+POWER_SOURCES = {0: "mains", 1: "battery", 2: "undersized"}
 VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host-vgpu", 4: "host-vsga"}
 RECOVERY_ACTIONS = {
     0: "none",

@@ -21,6 +21,10 @@ MOST_OF_THE_TIME = 0.5
 SHOWN = 3  # wrong results that a message lists
 CLOCK_SHARE = 0.85  # of the highest clock: something slows down a GPU that runs below this under load
 LIMIT_SHARE = 0.97  # of the default power limit
+SUPPLIES = {
+    "battery": ("gpu-on-battery", "it runs on battery"),
+    "undersized": ("gpu-power-supply-too-weak", "its charger is too weak"),
+}
 
 
 @dataclass(frozen=True)
@@ -155,10 +159,21 @@ def at_its_limit(slow: Slow, gpu: Gpu) -> Finding | None:
     return slow.found(faults.POWER, words, confidence=Confidence.LIKELY)
 
 
+def supplied(slow: Slow) -> Finding | None:
+    """A laptop on battery, or on a charger that is too weak."""
+    gpu = slow.gpu
+    supply = known(lambda: gpu.power_source, "") if gpu else ""
+    if supply not in SUPPLIES:
+        return None
+    problem, words = SUPPLIES[supply]
+    return slow.found(faults.POWER, words, because=problem)
+
+
 CAUSES = (
     Cause(faults.SHARED, shared),
     Cause(faults.BRAKE, braked),
     Cause(faults.HOT, hot),
+    Cause(faults.POWER, supplied),
     Cause(faults.LOW_CLOCKS, low_clocks),
     Cause(faults.POWER, power),
 )

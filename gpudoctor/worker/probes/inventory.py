@@ -15,6 +15,8 @@ CPUS = "/sys/devices/system/cpu"
 NOT_DISKS = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd", "zd", "drbd", "bcache", "rbd")
 # An asset tag can be a number that an owner gave to a machine: only those that all machines of a cloud have are kept.
 CLOUD_TAGS = ("7783-7084-3265-9085-8269-3286-77", "OracleCloud.com", "Amazon EC2")
+PROFILE = "/sys/firmware/acpi/platform_profile"
+POWERD = "/usr/bin/nvidia-powerd"
 INSTANCE_DATA = "/run/cloud-init/instance-data.json"
 # Where cloud-init keeps the type of an instance; it removes what is private from this file, which all users can read.
 TYPE_PATHS = (
@@ -34,7 +36,21 @@ def ask(machine: Machine) -> Iterator[Answer]:
     yield machine.ask("disks", lambda: _disks(machine))
     yield machine.ask("network-interfaces", lambda: _interfaces(machine))
     yield machine.ask("infiniband-rates", lambda: _rates(machine))
+    yield machine.ask("power-supply", lambda: _power_supply(machine))
     yield machine.ask("boot", lambda: _boot(machine))
+
+
+def _power_supply(machine: Machine) -> Dict[str, Any]:
+    """What a laptop's firmware and NVIDIA's service for it decide the power of the GPU by."""
+    supplies = machine.matching("/sys/class/power_supply/*")
+    kinds = [(_text(machine, folder + "/type"), _text(machine, folder + "/scope"), folder) for folder in supplies]
+    return {
+        "profile": _text(machine, PROFILE),
+        "profiles": _text(machine, PROFILE + "_choices").split(),
+        "batteries": sum(kind == "Battery" and scope != "Device" for kind, scope, _ in kinds),  # not those of a mouse
+        "mains": [_text(machine, folder + "/online") for kind, _, folder in kinds if kind == "Mains"],
+        "has_powerd": os.path.lexists(machine.path(POWERD)),
+    }
 
 
 def _boot(machine: Machine) -> str:

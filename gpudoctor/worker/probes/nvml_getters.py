@@ -29,7 +29,14 @@ AFFINITY_WORDS = 16  # of 64 CPUs each
 FAMILIES: Dict[str, Dict[str, Tuple[int, ...]]] = {
     "Temperature": {"gpu": (0,)},
     "TemperatureV": {"gpu": (0,)},
-    "TemperatureThreshold": {"shutdown": (0,), "slowdown": (1,), "memory": (2,), "max_operating": (3,)},
+    "TemperatureThreshold": {
+        "shutdown": (0,),
+        "slowdown": (1,),
+        "memory": (2,),
+        "max_operating": (3,),
+        "target": (5,),
+        "highest_target": (6,),
+    },
     "ClockInfo": CLOCKS,
     "MaxClockInfo": CLOCKS,
     "ApplicationsClock": {"graphics": (0,), "memory": (2,)},

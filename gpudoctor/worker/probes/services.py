@@ -26,6 +26,7 @@ PROCESSES = (
     "nv-fabricmanager",
     "nvlsm",
     "nvidia-persistenced",
+    "nvidia-powerd",
     "nvidia-imex",
     "nvidia-gridd",
     "nvidia-cuda-mps-control",

@@ -10,6 +10,7 @@ from dataclasses import replace
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
+from gpudoctor.judging.driver.dynamic_boost import BOOST
 from gpudoctor.judging.driver.graphics_modes import SWITCHED_OFF, ways_with
 from gpudoctor.judging.texts.rules.driver import is_not_loaded, said
 from gpudoctor.judging.texts.rules.places import FAILED
@@ -95,30 +96,6 @@ CPU = Problem(
         ),
     ),
     references=("https://www.kernel.org/doc/html/latest/admin-guide/pm/cpufreq.html",),
-)
-BOOST = Problem(
-    id="dynamic-boost-off",
-    title="Dynamic Boost is off: the laptop's GPU stays at its base power",
-    why="On laptops with Dynamic Boost, nvidia-powerd moves power from the CPU to the GPU under load. Without it the power limit "
-    "stays at its default, below what the board allows.",
-    action=Action.FIX_CONFIG,
-    status=Status.WARN,
-    fixes=(
-        Fix(
-            "Enable and start the service",
-            "sudo systemctl enable --now nvidia-powerd",
-            verify="nvidia-smi -q -d POWER",
-            on=("host",),
-            kind="set",
-            needs=("root",),
-            undo="sudo systemctl disable --now nvidia-powerd",
-        ),
-        Fix("Select the performance profile", "powerprofilesctl set performance", on=("host",), kind="set"),
-    ),
-    references=(
-        "https://download.nvidia.com/XFree86/Linux-x86_64/580.65.06/README/dynamicboost.html",
-        "https://github.com/NixOS/nixos-hardware/pull/1325",
-    ),
 )
 AWAKE = Problem(
     id="gpu-never-powers-down",
