@@ -203,7 +203,7 @@ def test_list_and_show() -> None:
     assert yaml.safe_load(shown)["cpus"] == 192
     assert "# Source: https://github.com/aws/" in shown
     row = json.loads(CliRunner().invoke(main, ["expect", "show", "dgx-h100", "--format", "json"]).output)[0]
-    assert (row["provider"], row["nvlinks_per_gpu"], row["verified"]) == ("nvidia", 18, False)
+    assert (row["provider"], row["nvlinks_per_gpu"], row["verified"]) == ("nvidia", 18, True)
 
 
 def test_each_row_of_the_table_is_reached_by_its_name_and_says_something() -> None:
