@@ -10,7 +10,9 @@ import pytest
 from folder_machine import SITE, Folder, python_lives_in
 from process import processor_seconds
 
-from gpudoctor.worker.probes import packages
+from gpudoctor.facts.driver_changes import changes, that_installed
+from gpudoctor.facts.replies import Replies
+from gpudoctor.worker.probes import modules, packages
 
 
 @pytest.fixture
@@ -119,3 +121,43 @@ def test_many_packages_are_read_quickly(folder: Folder) -> None:
     found: dict[str, Any] = {}
     assert processor_seconds(lambda: found.update(folder.ask(packages))) < 5  # 10 ms, as a rule
     assert len(found["packages"].value) == 300
+
+
+def test_the_log_of_each_package_manager_names_the_latest_change(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.write(
+        "/var/log/apt/history.log",
+        """
+Start-Date: 2026-11-19  09:00:01
+Commandline: apt install htop
+Requested-By: ada (1000)
+Install: htop:amd64 (3.3.0-4)
+End-Date: 2026-11-19  09:00:04
+
+Start-Date: 2026-11-20  06:12:33
+Commandline: /usr/bin/unattended-upgrade
+Upgrade: libnvidia-compute-580:amd64 (580.95.05-0ubuntu1, 580.105.08-0ubuntu1), curl:amd64 (8.5.0, 8.5.1)
+Install: nvidia-kernel-common-580:amd64 (580.105.08-0ubuntu1, automatic)
+End-Date: 2026-11-20  06:13:00
+""",
+    )
+    folder.write(
+        "/var/log/pacman.log",
+        "[2026-11-18T20:01:02+0100] [ALPM] upgraded nvidia-utils (580.95.05-1 -> 580.105.08-1)\n"
+        "[2026-11-18T20:01:03+0100] [ALPM] upgraded linux (6.17.8-1 -> 6.17.9-1)\n",
+    )
+    folder.write(
+        "/var/log/dnf.rpm.log",
+        "2026-11-17T04:00:00+0000 SUBDEBUG Upgrade: nvidia-driver-libs-3:580.105.08-1.el9.x86_64\n"
+        "2026-11-17T04:00:09+0000 SUBDEBUG Upgraded: nvidia-driver-libs-3:580.95.05-1.el9.x86_64\n",
+    )
+    folder.write("/var/log/zypp/history", "2026-11-16 10:00:00|install|nvidia-gl-G06|580.105.08-1.1|x86_64|root@host|repo|abc|\n")
+    replies = Replies(folder.ask(modules))
+    apt, pacman, dnf, zypper = changes(replies)
+    assert (apt.by, apt.when, apt.count, apt.is_automatic) == ("unattended-upgrade", "2026-11-20 06:12", 2, True)
+    assert apt.versions == ("580.105.08-0ubuntu1", "580.105.08-0ubuntu1")
+    assert (pacman.words, dnf.count) == ("pacman changed nvidia-utils on 2026-11-18 20:01", 1)
+    assert [change.versions[0].split("-")[0] for change in (pacman, dnf, zypper)] == ["580.105.08"] * 3
+    assert that_installed("580.105.08", replies) == apt
+    assert that_installed("570.1", replies) is None
+    assert "ada" not in str(replies.get("driver-changes").value)

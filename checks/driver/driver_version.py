@@ -28,6 +28,7 @@ from dataclasses import replace
 from packaging.version import Version
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.driver_changes import that_installed
 from gpudoctor.facts.known import known
 from gpudoctor.fixes.common import install_on
 from gpudoctor.fixes.engines import restarted
@@ -148,6 +149,16 @@ RELOAD = Fix(
     kind="restart",
 )
 
+KEEP = Fix(
+    "Afterwards: keep automatic upgrades from replacing the driver under running programs, and upgrade it by hand",
+    """echo 'Unattended-Upgrade::Package-Blacklist { "nvidia"; "libnvidia"; "linux-modules-nvidia"; };' | """
+    "sudo tee /etc/apt/apt.conf.d/51-keep-nvidia",
+    verify="apt-config dump Unattended-Upgrade::Package-Blacklist",
+    on=("debian",),
+    kind="set",
+    needs=("root",),
+    undo="sudo rm /etc/apt/apt.conf.d/51-keep-nvidia",
+)
 VERSION_MISMATCH = 18  # NVML's code
 
 
@@ -186,10 +197,15 @@ def agree(facts: Facts, module: str) -> bool:
 def upgraded(facts: Facts, words: str, evidence: dict[str, object]) -> Finding:
     """The list of modules and services to reload is omitted if it cannot be read."""
     sure = Confidence.CONFIRMED if waits_for_boot(facts) else Confidence.LIKELY
+    change = known(lambda: that_installed(facts.driver.library_versions[0], facts.replies))
+    if change:
+        words, evidence = f"{words}; {change.words}", {**evidence, "changed_by": change.by, "changed_on": change.when}
+    fixes = (KEEP,) if change and change.is_automatic else ()
     try:
-        return mismatch(facts).found(words, {**evidence, **reload_of(facts)}, confidence=sure)
+        found = mismatch(facts).found(words, {**evidence, **reload_of(facts)}, confidence=sure)
     except Skip:
-        return MISMATCH.found(words, evidence, confidence=sure)
+        found = MISMATCH.found(words, evidence, confidence=sure)
+    return replace(found, problem=replace(found.problem, fixes=(*found.problem.fixes, *fixes)))
 
 
 def mismatch(facts: Facts) -> Problem:
