@@ -19,7 +19,15 @@ QUESTIONS: Mapping[str, tuple[str, ...]] = {
     "package-files": ("package-files",),
     "toolchain": ("toolchain",),
     "modules": (
-        *("kernel-modules", "modprobe", "udev-rules", "os-packages", "driver-changes", f"file:{modules.ASUS_SWITCH}"),
+        *(
+            "kernel-modules",
+            "modprobe",
+            "udev-rules",
+            "os-packages",
+            "driver-changes",
+            "package-sources",
+            f"file:{modules.ASUS_SWITCH}",
+        ),
         *("glob:/usr/bin/nvidia-*", "glob:/var/lib/*", "file:/var/lib/dkms/*"),
         *("command:modinfo nvidia", "command:dkms status", "command:nvidia-smi -L"),
     ),

@@ -66,6 +66,7 @@ _MEANINGS = {
     "descriptor": "the number of the descriptor (ls -l /proc/PID/fd)",
     "driver": "the driver version, such as 580.95.05 (cat /sys/module/nvidia/version)",
     "file": "the file that the message names",
+    "line": "the number of the line that the message names",
     "files": "the files that the message names",
     "folder": "the folder of the library that the message names",
     "gid": "the group id of /dev/nvidiactl (stat -c %g /dev/nvidiactl)",

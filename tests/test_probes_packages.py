@@ -161,3 +161,23 @@ End-Date: 2026-11-20  06:13:00
     assert that_installed("580.105.08", replies) == apt
     assert that_installed("570.1", replies) is None
     assert "ada" not in str(replies.get("driver-changes").value)
+
+
+def test_the_sources_of_nvidia_are_read_in_both_forms(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    lists, key = "/etc/apt/sources.list.d", "/usr/share/keyrings/cuda-archive-keyring.gpg"
+    cuda = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64"
+    folder.write(key, "key")
+    folder.write("/etc/apt/sources.list", "deb http://mirror.internal/ubuntu noble main\n# deb https://nvidia.github.io/x /\n")
+    folder.write(f"{lists}/cuda.list", f"deb [arch=amd64 signed-by={key}] {cuda}/ /\ndeb-src {cuda}/ /\n")
+    folder.write(
+        f"{lists}/cuda.sources", f"Types: deb\nURIs: {cuda}\nSuites: /\nSigned-By: /gone.gpg\n\nEnabled: no\nURIs: {cuda}\n"
+    )
+    folder.write(f"{lists}/nvidia-docker.list", "<!doctype html>\n<html>\n")
+    said = folder.ask(modules)["package-sources"].value
+    assert [(entry["uri"], entry["signed_by"], entry["key_exists"]) for entry in said["entries"]] == [
+        (cuda, key, True),
+        (cuda, "/gone.gpg", False),
+    ]
+    assert said["malformed"] == [{"file": f"{lists}/nvidia-docker.list", "line": 1}]
+    assert "internal" not in str(said)

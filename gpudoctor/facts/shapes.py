@@ -57,6 +57,7 @@ _EXACT: dict[str, Any] = {
         record(numbers="gid major minor uid", texts="type", flags="access opened", mode=NUMBER | str, open_error=NUMBER | str)
     ),
     "disks": maps(record(numbers="bytes", texts="model transport", flags="rotational")),
+    "driver-changes": lists(record(numbers="count", texts="by log when", packages=lists(record(texts="name new old")))),
     "docker": record(texts="endpoint not_asked", info=maps(Any), version=maps(Any)),
     "docker-context": dict[str, Any] | None,
     "environment": maps(TEXT),
@@ -114,6 +115,10 @@ _EXACT: dict[str, Any] = {
     "package-files": lists(
         record(numbers="checked", texts="location name", missing=_FILES, truncated=_FILES, changed=_FILES),
     ),
+    "package-sources": record(
+        entries=lists(record(texts="file signed_by suite uri", flags="key_exists")),
+        malformed=lists(record(numbers="line", texts="file")),
+    ),
     "packages": lists(
         record(texts="build installer location name version", requires=TEXTS, tags=TEXTS, direct_url=dict[str, Any] | None)
     ),
@@ -130,6 +135,7 @@ _EXACT: dict[str, Any] = {
         ),
         other_display=TEXTS,
     ),
+    "power-supply": record(numbers="batteries", texts="profile", flags="has_powerd", profiles=TEXTS, mains=TEXTS),
     "processes": lists(record(numbers="pid", texts="name state")),
     "processor": TEXT,
     "reduced": TEXT,

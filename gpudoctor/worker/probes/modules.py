@@ -7,7 +7,7 @@ import re
 import shutil
 from typing import Any, Dict, Iterator, List, Tuple
 
-from gpudoctor.worker.probes import package_log
+from gpudoctor.worker.probes import package_log, package_sources
 from gpudoctor.worker.probes.machine import Answer, Machine
 
 MODULES = "/lib/modules"
@@ -65,6 +65,7 @@ def ask(machine: Machine) -> Iterator[Answer]:
     yield from _make_logs(machine)
     yield machine.ask("os-packages", lambda: _packages(machine))
     yield machine.ask("driver-changes", lambda: package_log.changes(machine))
+    yield machine.ask("package-sources", lambda: package_sources.sources(machine))
     yield _command(machine, ADMINISTRATOR_FOLDERS, ("modinfo", "nvidia"), 2.0)
     yield _command(machine, ADMINISTRATOR_FOLDERS, ("dkms", "status"), 3.0)
     yield _command(machine, WSL_FOLDERS, ("nvidia-smi", "-L"), NVIDIA_SMI_SECONDS)
