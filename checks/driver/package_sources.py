@@ -37,12 +37,12 @@ TROUBLE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/lat
 MALFORMED = Problem(
     id="nvidia-repository-file-malformed",
     title="APT cannot read a file with NVIDIA's package source",
-    why="The file contains a line that is no source, often an error page that was saved instead of the list. Then no apt command "
+    why="APT does not understand a line of it, often because an error page was saved instead of the list. Then no apt command "
     "works.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
-        look("Show the line", "sed -n '<line>p' <file>"),
+        look("Show the line", "head -n <line> <file> | tail -n 1"),
         Fix(
             "Move the file away, then set up the repository again as its documentation says",
             "sudo mv <file> <file>.broken",
