@@ -188,7 +188,22 @@ def fitting(question: str, reply: Reply) -> Reply:
 
     Other collectors write "" for null: where no text is expected, it is None.
     """
-    value = shapes_measured.results(reply.value) if question.startswith("measured ") else reply.value
+    if question.startswith("measured "):
+        return _measured(question.removeprefix("measured "), reply)
+    return _fitting(question, reply, reply.value)
+
+
+def _measured(id: str, reply: Reply) -> Reply:
+    value = shapes_measured.results(reply.value)
+    if shapes_measured.surely_fit(id, value):
+        return reply
+    found = _fitting(f"measured {id}", reply, value)
+    if found is reply:
+        shapes_measured.have_fitted(id, value)
+    return found
+
+
+def _fitting(question: str, reply: Reply, value: Any) -> Reply:
     wrong = "" if value is None else _wrong(_shape(question), value)
     if not wrong:
         return reply

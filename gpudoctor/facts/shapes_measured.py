@@ -50,6 +50,9 @@ _RESULT = record(
     wrong_elements=NUMBER | maps(NUMBER),
     wrong_words=NUMBER | maps(NUMBER),
 )
+_PLAIN = (str, int, float, bool, type(None))
+_FITTED: set[tuple[Any, ...]] = set()
+_MOST_FITTED = 4096
 _EXACT: dict[str, Any] = {
     "plan": record(texts="kind", gpus=list[int] | None, left_alone=maps(TEXT), workloads=maps(TEXT)),
     "import": record(numbers="seconds", texts="file prints recorded version", libraries=TEXTS),
@@ -68,6 +71,21 @@ _EXACT: dict[str, Any] = {
 def of(id: str) -> Any:
     """The type of one measurement, such as "gemm:gpu0"."""
     return _EXACT.get(id.partition(":")[0], maps(_RESULT))
+
+
+def surely_fit(id: str, value: Any) -> bool:
+    """Whether these results have the names and types of others that fitted: a fleet has a hundred thousand of them."""
+    if type(value) is not dict or id.partition(":")[0] in _EXACT:
+        return False
+    return all(type(result) is dict and (*result, *map(type, result.values())) in _FITTED for result in value.values())
+
+
+def have_fitted(id: str, value: Any) -> None:
+    """Remembers the names and types of results whose types say all: no objects or lists, except where anything fits."""
+    if type(value) is dict and id.partition(":")[0] not in _EXACT and len(_FITTED) < _MOST_FITTED:
+        for result in value.values():
+            if type(result) is dict and all(type(item) in _PLAIN or name == "during" for name, item in result.items()):
+                _FITTED.add((*result, *map(type, result.values())))
 
 
 def results(value: Any) -> Any:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,11 +19,13 @@ from gpudoctor.protocol import MOST_LEVELS
 
 MOST_BYTES = 32 << 20  # of one node
 REMEMBERED_BYTES = 8 << 20  # of answers, as JSON
+MOST_FIELDS = 8192  # of answers about GPUs
 OF_GPU = "nvml:gpu"
 
-_LARGE = re.compile(rb"(?<![.0-9])[0-9]{19}")
+_LARGE = b"0" * 19
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_REPLY = msgspec.json.Decoder(Reply)
 
 Raws = dict[str, msgspec.Raw]
 
@@ -78,19 +80,22 @@ class Reader:
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, bytes], tuple[Any, int]] = OrderedDict()
+        self._fields: dict[tuple[str, bytes], Any] = {}
         self._bytes = 0
         self._last = 0
 
     def file(self, path: str) -> Read:
         """The content of a file; UserError if it is not from gpudoctor."""
         data = opening.content(path, MOST_BYTES)
+        if frame := _frame(data):
+            return opening.safely(partial(self._parsed, frame), data, path)
         schema = opening.schema_of(data, path) if data.lstrip()[:1] == b"{" else ""
         if schema == NODE_SCHEMA:
             return _unanswered(data, path)
         if schema != SNAPSHOT_SCHEMA:
             found = opening.parsed(data, path)
             return found if isinstance(found, Report) else self.snapshot(found)
-        return opening.safely(self._parsed, data, path)
+        return opening.safely(self._broken, data, path)
 
     def snapshot(self, taken: Snapshot) -> Answers:
         """A snapshot that is in memory."""
@@ -101,20 +106,26 @@ class Reader:
             numbers[question] = known[1] if known else self._number(key, reply)
         return Answers(taken, numbers)
 
-    def _parsed(self, data: bytes, path: str) -> Answers:
+    def _broken(self, data: bytes, path: str) -> Answers:
+        """A snapshot whose frame alone cannot be read, to say why."""
         opening.must_be_of_few_values(data, path)
         try:
             raw = msgspec.json.decode(data, type=_Raw)
+        except msgspec.ValidationError as failure:
+            raise UserError(f"{path} is a broken gpudoctor snapshot: {failure}") from None
+        return self._parsed(raw, data, path)
+
+    def _parsed(self, raw: _Raw, data: bytes, path: str) -> Answers:
+        try:
             opening.must_be_a_time(raw.taken, path)
             replies, numbers = self._replies(raw.replies, path)
-            measured = {id: raw for id, raw in raw.measured.items() if shapes_measured.NAMES.fullmatch(id)}
             taken = Snapshot(
                 raw.schema,
                 raw.version,
                 raw.taken,
                 replies,
                 raw.expected,
-                self._replies(measured, path, "measured ")[0],
+                self._measured(raw.measured, path),
                 raw.baseline,
                 self._replies(raw.host, path)[0],
                 raw.level,
@@ -125,19 +136,25 @@ class Reader:
             raise UserError(f"{path} is a broken gpudoctor snapshot: {failure}") from None
         return Answers(taken, numbers)
 
-    def _replies(self, raws: Raws, path: str, asked: str = "") -> tuple[dict[str, Reply], dict[str, int]]:
+    def _measured(self, raws: Raws, path: str) -> dict[str, Reply]:
+        """No two machines measure the same, so nothing of it is remembered."""
+        named = {id: bytes(raw) for id, raw in raws.items() if shapes_measured.NAMES.fullmatch(id)}
+        decode = _REPLY.decode if _is_surely_kept(b" ".join(named.values())) else partial(_decoded, path=path)
+        return {id: shapes.fitting(f"measured {id}", decode(raw)) for id, raw in named.items()}
+
+    def _replies(self, raws: Raws, path: str) -> tuple[dict[str, Reply], dict[str, int]]:
         replies: dict[str, Reply] = {}
-        numbers = {}
+        numbers: dict[str, int] = {}
         for question, raw in raws.items():
-            key = asked + question, bytes(raw)
+            key = question, bytes(raw)
             if known := self._remembered(key):
                 replies[question], numbers[question] = known
                 continue
-            if key[0].startswith(OF_GPU):
-                reply = shapes.fitting(key[0], self._of_gpu(raw, path))
+            if question.startswith(OF_GPU):
+                reply = shapes.fitting(question, self._of_gpu(raw, path))
             else:
-                reply = shapes.fitting(key[0], _decoded(raw, path))
-                reply = reply if asked else replace(reply, value=shared.of(reply.value))
+                reply = shapes.fitting(question, _decoded(raw, path))
+                reply = replace(reply, value=shared.of(reply.value))
             replies[question], numbers[question] = reply, self._number(key, reply)
         return replies, numbers
 
@@ -147,16 +164,15 @@ class Reader:
             reply = msgspec.json.decode(raw, type=_OfGpu)
         except msgspec.ValidationError:
             return _decoded(raw, path)
-        value = {name: self._field(name, part, path) for name, part in reply.value.items()}
+        known, value = self._fields, {}
+        for name, part in reply.value.items():
+            key = name, bytes(part)
+            if key not in known:
+                if len(known) > MOST_FIELDS:
+                    known.clear()
+                known[key] = shared.of(_kept(msgspec.json.decode(part), key[1], path))
+            value[name] = known[key]
         return Reply(reply.status, value, reply.detail, reply.seconds)
-
-    def _field(self, name: str, raw: msgspec.Raw, path: str) -> Any:
-        key = f"{OF_GPU} {name}", bytes(raw)
-        if known := self._remembered(key):
-            return known[0]
-        value = shared.of(_kept(msgspec.json.decode(raw), key[1], path))
-        self._number(key, value)
-        return value
 
     def _remembered(self, key: tuple[str, bytes]) -> tuple[Any, int] | None:
         known = self._known.get(key)
@@ -174,8 +190,18 @@ class Reader:
         return self._last
 
 
-def _decoded(raw: msgspec.Raw, path: str) -> Reply:
-    reply = msgspec.json.decode(raw, type=Reply)
+def _frame(data: bytes) -> _Raw | None:
+    """The snapshot in the file; None if there is none, or if it is broken."""
+    try:
+        opening.must_be_of_few_values(data, "")
+        found = msgspec.json.decode(data, type=_Raw)
+    except (UserError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return found if found.schema == SNAPSHOT_SCHEMA else None
+
+
+def _decoded(raw: bytes | msgspec.Raw, path: str) -> Reply:
+    reply = _REPLY.decode(raw)
     _kept(reply.value, bytes(raw), path)
     return reply
 
@@ -188,13 +214,23 @@ def _kept(value: Any, raw: bytes, path: str) -> Any:
 
 def _is_surely_kept(raw: bytes) -> bool:
     """Whether the bytes alone show that its values can be kept: no half characters, no large integers, few levels."""
-    if b"\\u" in raw or (b"0" * 19 in raw.translate(_DIGITS) and _LARGE.search(raw)):
+    if b"\\u" in raw or _may_have_large_integer(raw):
         return False
     brackets = raw.translate(None, _NO_BRACKETS)
     for _ in range(MOST_LEVELS // 2):
         if not brackets:
             return True
         brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    return False
+
+
+def _may_have_large_integer(raw: bytes) -> bool:
+    digits = raw.translate(_DIGITS)
+    place = digits.find(_LARGE)
+    while place >= 0:
+        if raw[place - 1 : place] != b".":
+            return True
+        place = digits.find(_LARGE, place + len(_LARGE))
     return False
 
 
