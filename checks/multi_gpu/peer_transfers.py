@@ -159,8 +159,8 @@ def way(facts: Facts, pair: Pair) -> Expected:
     links = links_between(facts, pair)
     if links and pair.refused:
         return NOTHING
-    versions = [int(float(link.version)) for link in links if link.version]
-    if versions and (found := over_nvlink(versions[0], len(links))):
+    version = next((link.version for link in links if link.version), None)
+    if version and (found := over_nvlink(int(float(version)), len(links))):
         return found
     path = known(lambda: facts.nvml.topology.get((min(pair[:2]), max(pair[:2]))))
     links_to_host = [expect.pcie_gb_per_s(facts, index) for index in pair[:2]]
@@ -186,7 +186,7 @@ def links_between(facts: Facts, pair: Pair) -> list[NvLink]:
     other = expect.gpu(facts, pair.other)
     if expect.gpu(facts, pair.one) is None or other is None:
         return []
-    direct = [link for link in expect.active_links(facts, pair.one) if link.remote_bus_id == other.bus_id]
+    direct = expect.links_by_remote(facts, pair.one).get(other.bus_id)
     return direct or min((expect.switched_links(facts, index) for index in (pair.one, pair.other)), key=len)
 
 

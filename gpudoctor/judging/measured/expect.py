@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 from gpudoctor import knowledge
@@ -58,25 +59,40 @@ def switched_links(facts: Facts, index: int) -> list[NvLink]:
     return found[index].switched if index < len(found) else []
 
 
+def links_by_remote(facts: Facts, index: int) -> dict[str | None, list[NvLink]]:
+    """The active NVLinks by the bus id to which they lead."""
+    found = facts.once(_links)
+    return found[index].by_remote if index < len(found) else {}
+
+
 class _Links(NamedTuple):
-    """The active NVLinks of a GPU, and those that lead to a switch."""
+    """The active NVLinks of a GPU, those that lead to a switch, and all by the bus id to which they lead."""
 
     active: list[NvLink]
     switched: list[NvLink]
+    by_remote: dict[str | None, list[NvLink]]
 
 
 def _links(facts: Facts) -> Iterator[_Links]:
     for found in known(lambda: facts.nvml.gpus, ()):
         active: list[NvLink] = known(lambda found=found: found.active_nvlinks, [])  # type: ignore[misc]
-        yield _Links(active, [link for link in active if link.remote == "switch"])
+        by_remote: dict[str | None, list[NvLink]] = {}
+        for link in active:
+            by_remote.setdefault(link.remote_bus_id, []).append(link)
+        yield _Links(active, [link for link in active if link.remote == "switch"], by_remote)
 
 
 def board(facts: Facts, index: int) -> Board | None:
     """The GPU's datasheet; None for an unknown GPU, or for a MIG slice, which is not the whole board."""
-    found = device(facts, index)
-    if found is None or is_mig(found):
-        return None
-    return knowledge.gpu_by_name(found.name)
+    found = facts.once(_boards)
+    return found[index] if 0 <= index < len(found) else None
+
+
+def _boards(facts: Facts) -> Iterator[Board | None]:
+    """Of all GPUs that NVML or CUDA lists."""
+    for index in range(max(len(known(lambda: facts.nvml.gpus, ())), len(known(lambda: facts.cuda.devices, ())))):
+        found = device(facts, index)
+        yield None if found is None or is_mig(found) else knowledge.gpu_by_name(found.name)
 
 
 def is_mig(found: CudaDevice) -> bool:
@@ -86,13 +102,21 @@ def is_mig(found: CudaDevice) -> bool:
 def tflops(facts: Facts, index: int, dtype: str) -> Expected:
     """The rate of a large matrix product, of a dtype in Peaks ("fp64" means the tensor cores' rate if they support it)."""
     sheet = board(facts, index)
-    peak = _peak(sheet, dtype) if sheet else None
+    if sheet and (listed := _listed_tflops(sheet.name, dtype)):
+        return listed
     share = knowledge.reachable_share(dtype, sheet, _architecture(facts, index))
-    if share is None:
-        return NOTHING
-    if peak is not None:
-        return Expected(peak * share, f"{share:.0%} of the datasheet's {peak:g}")
-    return _own_tflops(facts, index, dtype, share)
+    return NOTHING if share is None else _own_tflops(facts, index, dtype, share)
+
+
+@cache
+def _listed_tflops(board: str, dtype: str) -> Expected | None:
+    """None if the datasheet does not have this rate."""
+    sheet = knowledge.gpu_by_name(board)
+    peak = _peak(sheet, dtype) if sheet else None
+    if peak is None:
+        return None
+    share = knowledge.reachable_share(dtype, sheet, None)
+    return NOTHING if share is None else Expected(peak * share, f"{share:.0%} of the datasheet's {peak:g}")
 
 
 def _peak(sheet: Board, dtype: str) -> float | None:

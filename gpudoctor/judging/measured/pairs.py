@@ -31,6 +31,8 @@ class Pair(NamedTuple):
     @property
     def wrong(self) -> str:
         """How the data was damaged, "" if it was not."""
+        if not self.values.get("wrong_words") and not self.values.get("wrong_words_by_kernels"):
+            return ""
         ways = {"copied": "wrong_words", "read and written by kernels": "wrong_words_by_kernels"}
         counts = {way: self.values.get(key, 0) for way, key in ways.items()}
         return ", ".join(f"{count} wrong 8-byte words when {way}" for way, count in counts.items() if count)

@@ -48,29 +48,46 @@ def between(values: Sequence[float], places: int = 0) -> str:
 
 def shortfalls(facts: Facts, figures: Sequence[Figure]) -> Iterator[Shortfall]:
     """Every figure that falls short, with the rule that it misses most."""
+    kinds = [_kind(facts, figure.gpu) for figure in figures]
     alike: dict[tuple[str, str], list[Figure]] = {}
-    for figure in figures:
-        alike.setdefault((figure.what, _kind(facts, figure.gpu)), []).append(figure)
-    for figure in figures:
-        missed = list(by_each_rule(facts, figure, alike[figure.what, _kind(facts, figure.gpu)]))
+    for figure, kind in zip(figures, kinds, strict=True):
+        alike.setdefault((figure.what, kind), []).append(figure)
+    others = {key: _Others(found if key[1] else ()) for key, found in alike.items()}
+    for figure, kind in zip(figures, kinds, strict=True):
+        missed = list(by_each_rule(facts, figure, others[figure.what, kind]))
         if missed:
             yield min(missed, key=lambda shortfall: shortfall.share / shortfall.limit)
 
 
-def by_each_rule(facts: Facts, figure: Figure, alike: Sequence[Figure]) -> Iterator[Shortfall]:
-    """One for each rule that it misses: datasheet or link, siblings, baseline. alike: the same figure of all GPUs of its kind."""
+class _Others:
+    """The same figure of all GPUs of one kind, which are compared with each other."""
+
+    def __init__(self, figures: Sequence[Figure]) -> None:
+        self._figures = figures
+        self._values = [figure.value for figure in figures]
+        self._once_each = len({figure.gpu for figure in figures}) == len(figures)
+        self._median = statistics.median(self._values) if self._values else 0.0
+
+    def of(self, figure: Figure) -> tuple[float, int]:
+        """The median of its GPU and the others, and how many these are."""
+        if self._once_each or not self._figures:
+            return self._median, len(self._figures) - 1
+        siblings = [other.value for other in self._figures if other.gpu != figure.gpu]
+        return statistics.median([*siblings, figure.value]), len(siblings)
+
+
+def by_each_rule(facts: Facts, figure: Figure, others: _Others) -> Iterator[Shortfall]:
+    """One for each rule that it misses: datasheet or link, siblings, baseline."""
     share = figure.share
     if share is not None and share < WARN:
         yield Shortfall(figure, share, WARN, f"the {digits(figure.expected or 0)} expected ({figure.rule})")
     if figure.gpu is None or figure.less_is_better:  # short times depend on what the CPU does meanwhile
         return
     close = SIBLING if figure.expected else LOOSE
-    siblings = [other.value for other in alike if other.gpu != figure.gpu] if _kind(facts, figure.gpu) else ()
-    if siblings:
-        median = statistics.median([*siblings, figure.value])
-        if figure.value / median < close:
-            rule = f"the median {digits(median)} of this machine's {len(siblings) + 1} GPUs"
-            yield Shortfall(figure, figure.value / median, close, rule)
+    median, siblings = others.of(figure)
+    if siblings > 0 and figure.value / median < close:
+        rule = f"the median {digits(median)} of this machine's {siblings + 1} GPUs"
+        yield Shortfall(figure, figure.value / median, close, rule)
     before = baseline(facts, figure)
     if before and figure.value / before < close:
         yield Shortfall(figure, figure.value / before, close, f"its own {digits(before)} in the saved baseline")
