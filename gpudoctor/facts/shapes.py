@@ -195,12 +195,11 @@ def fitting(question: str, reply: Reply) -> Reply:
 
 def _measured(id: str, reply: Reply) -> Reply:
     value = shapes_measured.results(reply.value)
-    if shapes_measured.surely_fit(id, value):
-        return reply
-    found = _fitting(f"measured {id}", reply, value)
-    if found is reply:
-        shapes_measured.have_fitted(id, value)
-    return found
+    unfamiliar = shapes_measured.unfamiliar(id, value)
+    if unfamiliar != {} and _wrong(shapes_measured.of(id), unfamiliar):
+        return _fitting(f"measured {id}", reply, value)
+    shapes_measured.have_fitted(id, unfamiliar)
+    return reply
 
 
 def _fitting(question: str, reply: Reply, value: Any) -> Reply:

@@ -73,15 +73,19 @@ def of(id: str) -> Any:
     return _EXACT.get(id.partition(":")[0], maps(_RESULT))
 
 
-def surely_fit(id: str, value: Any) -> bool:
-    """Whether these results have the names and types of others that fitted: a fleet has a hundred thousand of them."""
+def unfamiliar(id: str, value: Any) -> Any:
+    """The results without those that have the names and types of others that fitted: a fleet has a hundred thousand."""
     if type(value) is not dict or id.partition(":")[0] in _EXACT:
-        return False
-    return all(type(result) is dict and (*result, *map(type, result.values())) in _FITTED for result in value.values())
+        return value
+    return {
+        name: result
+        for name, result in value.items()
+        if type(result) is not dict or (*result, *map(type, result.values())) not in _FITTED
+    }
 
 
 def have_fitted(id: str, value: Any) -> None:
-    """Remembers the names and types of results whose types say all: no objects or lists, except where anything fits."""
+    """Remembers names and types where these say all: no objects or lists, except where anything fits."""
     if type(value) is dict and id.partition(":")[0] not in _EXACT and len(_FITTED) < _MOST_FITTED:
         for result in value.values():
             if type(result) is dict and all(type(item) in _PLAIN or name == "during" for name, item in result.items()):

@@ -34,7 +34,7 @@ class _Known:
 
     @property
     def is_worth(self) -> bool:
-        return self.missed < WORTH or self.met > self.missed
+        return self.missed < WORTH * (1 + self.met)
 
 
 class _Usual(NamedTuple):

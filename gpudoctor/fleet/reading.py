@@ -214,7 +214,7 @@ def _kept(value: Any, raw: bytes, path: str) -> Any:
 
 def _is_surely_kept(raw: bytes) -> bool:
     """Whether the bytes alone show that its values can be kept: no half characters, no large integers, few levels."""
-    if b"\\u" in raw or _may_have_large_integer(raw):
+    if (b"\\" in raw and b"\\u" in raw) or _may_have_large_integer(raw):
         return False
     brackets = raw.translate(None, _NO_BRACKETS)
     for _ in range(MOST_LEVELS // 2):
