@@ -29,7 +29,7 @@ class Figures:
 
     __slots__ = ("columns", "shares", "values")
 
-    def __init__(self, columns: Columns = (), values: bytes = b"", shares: bytes = b"") -> None:
+    def __init__(self, columns: Iterable[Any] = (), values: bytes = b"", shares: bytes = b"") -> None:
         self.columns = _one_of_equal(columns)
         self.values = array("d", values)
         self.shares = array("d", shares)
@@ -37,9 +37,7 @@ class Figures:
     @classmethod
     def of(cls, figures: Iterable[Figure]) -> Figures:
         figures = tuple(figures)
-        columns = tuple(
-            Column(each.what, each.unit, each.gpu, each.less_is_better, each.expected is not None) for each in figures
-        )
+        columns = tuple([(each.what, each.unit, each.gpu, each.less_is_better, each.expected is not None) for each in figures])
         shares = [share if (share := each.share) is not None else math.nan for each in figures]
         return cls(columns, array("d", [each.value for each in figures]).tobytes(), array("d", shares).tobytes())
 
@@ -52,5 +50,5 @@ class Figures:
 
 
 @lru_cache(maxsize=4096)
-def _one_of_equal(columns: Columns) -> Columns:
-    return columns
+def _one_of_equal(columns: Iterable[Any]) -> Columns:
+    return tuple(Column(*column) for column in columns)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,6 +22,8 @@ from gpudoctor.model import Check, Reply, Report, Snapshot
 FIELD = "\0"  # between a question and a field of its answer
 MOST_KNOWN = 24  # outcomes of one check
 MOST_USUAL = 8  # sets of outcomes that many machines share
+_ABSENT = object()
+_COMPARABLE = (str, int, object)  # values that equal no value of another type among these, nor the JSON of one
 WORTH = 4  # a check that met nothing known this often, and no more often did, reads what differs on each machine
 
 
@@ -82,6 +85,7 @@ class _Differing(dict[str, Any]):
     def __init__(self, answers: Answers) -> None:
         super().__init__(answers.numbers)
         self._numbers = answers.numbers
+        self._beginnings = _beginnings(tuple(answers.numbers))
         self._replies = answers.snapshot.replies
 
     def __missing__(self, asked: str) -> Any:
@@ -94,15 +98,24 @@ class _Differing(dict[str, Any]):
     def _beginning(self, asked: str) -> Any:
         if not asked.endswith("*"):
             return None
-        beginning = asked[:-1]
-        return tuple((name, number) for name, number in self._numbers.items() if name.startswith(beginning))
+        found = self._beginnings.get(asked)
+        if found is None:
+            found = self._beginnings[asked] = tuple(name for name in self._numbers if name.startswith(asked[:-1]))
+        return tuple(map(self._numbers.__getitem__, found))
 
     def _field(self, asked: str) -> Any:
         question, _, name = asked.partition(FIELD)
         reply = self._replies.get(question)
         if reply is None or reply.status != "ok" or not isinstance(reply.value, dict):
             return self._numbers.get(question)
-        return shared.once(reply.value[name], msgspec.json.encode) if name in reply.value else ""
+        value = reply.value.get(name, _ABSENT)
+        return value if type(value) in _COMPARABLE else shared.once(value, msgspec.json.encode)
+
+
+@lru_cache(maxsize=64)
+def _beginnings(names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """`prefix*` -> those of these names that begin so, as far as it was asked."""
+    return {}
 
 
 class _Fields(dict[str, Any]):
