@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from gpudoctor.facts.adapters import Adapter, adapters
@@ -61,7 +61,7 @@ class Facts:
         self.experiments = snapshot.experiments
         self.baseline = snapshot.baseline
         self._host = snapshot.host
-        self._made: dict[Hashable, tuple[Any, ...] | Skip] = {}
+        self._made: dict[Hashable, tuple[Any, ...] | Callable[[], Skip]] = {}
 
     def once(self, make: Callable[[Facts], Iterable[Made]]) -> tuple[Made, ...]:
         """The result of `make` for these facts, computed at the first call. If it raised Skip, each call raises it again.
@@ -71,12 +71,12 @@ class Facts:
         if make not in self._made:
             try:
                 self._made[make] = tuple(make(self))
-            except Skip as skip:
-                self._made[make] = skip
+            except Skip as skip:  # whose traceback would keep these facts until a collection of garbage
+                self._made[make] = partial(type(skip), skip.reason, skip.kind)
         made = self._made[make]
-        if isinstance(made, Skip):
-            raise made
-        return made
+        if isinstance(made, tuple):
+            return made
+        raise made()
 
     @cached_property
     def problems(self) -> Mapping[str, Problem]:

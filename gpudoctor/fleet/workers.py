@@ -21,6 +21,7 @@ from gpudoctor.fleet.traits import Alike, Digest, Parts
 MOST = 8  # processes; each needs some 60 MB
 WORTH = 64  # nodes for each process; to start one costs as much as to read some
 BATCH = 16  # nodes that are sent at once
+OBJECTS = 50_000  # before a collection of garbage: more than one node, of which next to nothing is left when it was judged
 
 Files = Sequence[tuple[str, str]]
 """Names of nodes and their files."""
@@ -44,9 +45,15 @@ def count(nodes: int) -> int:
 
 def seen(files: Files, alike: Alike, see: See, processes: int) -> Iterator[Seen]:
     """Each node once, in any order. What a process leaves when it dies is read here."""
-    if processes < 2:
-        yield from (see(*file) for file in files)
-        return
+    usual = gc.get_threshold()
+    gc.set_threshold(OBJECTS)
+    try:
+        yield from _seen(files, alike, see, processes) if processes > 1 else (see(*file) for file in files)
+    finally:
+        gc.set_threshold(*usual)
+
+
+def _seen(files: Files, alike: Alike, see: See, processes: int) -> Iterator[Seen]:
     first, *files = files
     yield see(*first)  # what it loads and learns is then there for all
     left = dict(files)
