@@ -122,10 +122,11 @@ def figures(facts: Facts) -> Iterator[Figure]:
 
 def figures_of(facts: Facts, run: Run) -> Iterator[Figure]:
     assert run.gpu is not None
+    of_link = link(facts, run.gpu)
     for name in LARGE:
         result = run.values.get(name)
         if result:
-            expected = link(facts, run.gpu) if name in JUDGED else NOTHING
+            expected = of_link if name in JUDGED else NOTHING
             during = result.get("during", {})
             value = result["gb_per_s"]
             yield Figure(name, value, "GB/s", run.gpu, expected.value, expected.rule, wrong=wrong(result), during=during)

@@ -132,9 +132,10 @@ SLOW_OVER_PCIE = replace(SLOW, fixes=SLOW.fixes[1:])
 
 def figures(facts: Facts) -> Iterator[Figure]:
     (run,) = facts.measured.runs(WORKLOAD)
-    seen = run.values.get("pairs", {}).get("during", {})
-    for pair in pairs(facts):
-        expected = way(facts, pair)
+    sampled = run.values.get("pairs", {}).get("during", {})
+    seen = {gpu: {name: value for name, value in of.items() if not name.endswith("_mhz")} for gpu, of in sampled.items()}
+    for pair, links in facts.once(_linked):
+        expected = way(facts, pair, links)
         yield Figure(
             pair.name,
             pair.values["gb_per_s"],
@@ -143,7 +144,7 @@ def figures(facts: Facts) -> Iterator[Figure]:
             expected.value,
             expected.rule,
             wrong=pair.wrong,
-            during={name: value for name, value in seen.get(str(pair.one), {}).items() if not name.endswith("_mhz")},
+            during=seen.get(str(pair.one), {}),
         )
     for pair in pairs(facts, "<>"):
         name = f"copy GPU {pair.one} and {pair.other}, both ways"
@@ -154,9 +155,8 @@ def figures(facts: Facts) -> Iterator[Figure]:
             yield Figure(f"read by GPU {pair.one} from GPU {pair.other}", value, "ns", pair.one, less_is_better=True)
 
 
-def way(facts: Facts, pair: Pair) -> Expected:
+def way(facts: Facts, pair: Pair, links: list[NvLink]) -> Expected:
     """What the connection of the pair can carry: NVLinks, or a path over PCIe; NOTHING for anything else."""
-    links = links_between(facts, pair)
     if links and pair.refused:
         return NOTHING
     version = next((link.version for link in links if link.version), None)
@@ -181,6 +181,11 @@ def over_nvlink(version: int, links: int) -> Expected | None:
     return Expected(rate * shares[0], f"{shares[0]:.0%} of NVLink {version} × {links} links: {rate:g}")
 
 
+def _linked(facts: Facts) -> Iterator[tuple[Pair, list[NvLink]]]:
+    for pair in pairs(facts):
+        yield pair, links_between(facts, pair)
+
+
 def links_between(facts: Facts, pair: Pair) -> list[NvLink]:
     """The sender's active links that lead to the receiver, directly or through switches."""
     other = expect.gpu(facts, pair.other)
@@ -195,7 +200,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     yield from judge_data(facts)
     yield from judge_access(facts)
     judged = [replace(figure, wrong="") if figure.wrong else figure for figure in found if figure.expected]
-    linked = {pair.name for pair in pairs(facts) if links_between(facts, pair)}
+    linked = {pair.name for pair, links in facts.once(_linked) if links}
     yield from slowness.judge(facts, [figure for figure in judged if figure.what in linked], otherwise=SLOW)
     for finding in slowness.judge(facts, [figure for figure in judged if figure.what not in linked], otherwise=SLOW_OVER_PCIE):
         yield redirected(facts, finding) if finding.problem.id == SLOW.id else finding
@@ -212,7 +217,7 @@ def judge_data(facts: Facts) -> Iterator[Finding]:
 
 
 def judge_access(facts: Facts) -> Iterator[Finding]:
-    refused = [pair for pair in pairs(facts) if pair.refused and links_between(facts, pair)]
+    refused = [pair for pair, links in facts.once(_linked) if pair.refused and links]
     if refused:
         names = [f"{pair.one} to {pair.other}" for pair in refused]
         more = f" and {len(names) - SHOWN} more pairs" * (len(names) > SHOWN)
