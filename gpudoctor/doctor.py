@@ -13,7 +13,7 @@ from gpudoctor.errors import UserError
 from gpudoctor.facts import Facts
 from gpudoctor.facts.guarded import WRONG, comparable
 from gpudoctor.facts.known import known
-from gpudoctor.facts.overview import overview, target
+from gpudoctor.facts.overview import Read, overview, plainly, target
 from gpudoctor.judging import acceptance, loaded
 from gpudoctor.judging.containers import beside_host
 from gpudoctor.judging.experiments import verdict
@@ -99,20 +99,20 @@ def _with_needs(checks: Checks, names: Iterable[str]) -> set[str]:
     return wanted
 
 
-def judge(taken: Snapshot, checks: Checks, run: Run | None = None) -> Report:
+def judge(taken: Snapshot, checks: Checks, run: Run | None = None, read: Read = plainly) -> Report:
     """The verdict on a snapshot. Pure: the same snapshot gives the same report on any machine.
 
-    run: instead of `run_check`, for a caller that knows the outcome of some checks.
+    run, read: instead of `run_check` and a call, for a caller that knows the outcome of some checks and facts.
     """
-    report = acceptance.added(_judged(taken, checks, run or run_check), taken)
+    report = acceptance.added(_judged(taken, checks, run or run_check, read), taken)
     of_command = sorted(report.diagnosis, key=lambda entry: OF_COMMAND not in (entry.check, *entry.explains))
     return ignoring.applied(replace(report, diagnosis=tuple(of_command)), taken.ignored)
 
 
-def _judged(taken: Snapshot, checks: Checks, run: Run) -> Report:
+def _judged(taken: Snapshot, checks: Checks, run: Run, read: Read) -> Report:
     if not _has_come_up(taken):
         return beside_host.why_first(_judge(taken, beside_host.checks(checks)))
-    report = _judge(taken, checks, run)
+    report = _judge(taken, checks, run, read)
     if not taken.host:
         return report
     of_host = replace(taken, replies=taken.host, host={}, measured={}, expected={}, experiments={}, expectation={}, counters={})
@@ -138,7 +138,7 @@ def read_in_vain(taken: Snapshot, checks: Checks) -> tuple[set[str], dict[str, R
     return unasked, _diagnosed(Facts(taken, _problems, unasked.add), checks, run_check)[0]
 
 
-def _judge(taken: Snapshot, checks: Checks, run: Run | None = None) -> Report:
+def _judge(taken: Snapshot, checks: Checks, run: Run | None = None, read: Read = plainly) -> Report:
     facts = Facts(taken, _problems)
     results, found = _diagnosed(facts, checks, run or run_check)
     entries = [*seen.added(found, checks, facts, taken)]
@@ -146,13 +146,13 @@ def _judge(taken: Snapshot, checks: Checks, run: Run | None = None) -> Report:
         schema=REPORT_SCHEMA,
         version=__version__,
         status=_overall(results.values(), facts),
-        target={**target(facts), "taken": taken.taken},
+        target={**read(target, facts), "taken": taken.taken},
         coverage=coverage(results.values(), facts.texts.alone, facts.job.alone),
         diagnosis=tuple(entry for entry in entries if entry.status is not Status.PASS),
         notes=tuple(entry for entry in entries if entry.status is Status.PASS),
         checks=tuple(results.values()),
         measured=_measured(checks, results, facts, taken),
-        facts={**overview(facts), **loaded.fact(facts)},
+        facts={**overview(facts, read), **loaded.fact(facts)},
         evidence=tuple(Recognised(text.name, text.kinds, text.total_lines) for text in facts.texts.all),
         knowledge=knowledge_version(),
     )
@@ -252,7 +252,7 @@ def _summary(check: Check, facts: Facts) -> str:
         if skip.kind not in _HARMLESS:
             raise
         words = "nothing wrong found"
-    return words + "".join(f"; GPU {index} does not answer" for index in _lost(facts) if check.of_gpus)
+    return words + "".join(f"; GPU {index} does not answer" for index in facts.once(_lost) if check.of_gpus)
 
 
 def _lost(facts: Facts) -> list[int]:

@@ -11,6 +11,14 @@ from gpudoctor.facts.software import versions
 from gpudoctor.facts.versions import dotted
 from gpudoctor.model import Skip
 
+Fields = dict[str, Any]
+Read = Callable[[Callable[[Facts], Fields], Facts], Fields]
+"""Calls a function with these facts, or knows what it returns."""
+
+
+def plainly(make: Callable[[Facts], Fields], facts: Facts) -> Fields:
+    return make(facts)
+
 
 def target(facts: Facts) -> dict[str, Any]:
     """What was examined: the interpreter and its system."""
@@ -60,14 +68,25 @@ def _kind(facts: Facts) -> str:
     return ("container" if start["container"] else "image") if start["started"] else "host"
 
 
-def overview(facts: Facts) -> dict[str, Any]:
+def overview(facts: Facts, read: Read = plainly) -> dict[str, Any]:
     """Driver, CUDA, GPUs and the important packages; what could not be read is left out."""
+    gpus = readable({"gpus": lambda: [_gpu(gpu) for gpu in facts.nvml.gpus]})
+    return {**read(_driver, facts), **gpus, **read(_machine, facts)}
+
+
+def _driver(facts: Facts) -> Fields:
     return readable(
         {
             "driver_version": lambda: facts.driver.module_version or facts.nvml.driver_version,
             "driver_is_open": lambda: facts.driver.module_is_open,
             "cuda_driver_version": lambda: _dotted(facts.cuda.driver_version),
-            "gpus": lambda: [_gpu(gpu) for gpu in facts.nvml.gpus],
+        }
+    )
+
+
+def _machine(facts: Facts) -> Fields:
+    return readable(
+        {
             "pci_gpus": lambda: [function.address for function in facts.pci.gpus],
             "toolkits": lambda: {toolkit.root: _dotted(toolkit.version) for toolkit in facts.toolchain.toolkits},
             "packages": lambda: _packages(facts),

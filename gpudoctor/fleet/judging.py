@@ -1,4 +1,5 @@
 """Judges many snapshots. A check that reads the same answers as on an earlier machine has the same outcome, and is not run again.
+So it is with the facts that a report shows.
 
 This needs no knowledge of the checks, because judging is pure: while a check runs, the questions that it asks are recorded. Of
 the answers about a GPU, which are never the same twice, it is recorded which fields were read.
@@ -6,15 +7,16 @@ the answers about a GPU, which are never the same twice, it is recorded which fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import msgspec
 
 from gpudoctor import doctor
 from gpudoctor.facts import Facts, shared
+from gpudoctor.facts.overview import Fields
 from gpudoctor.facts.replies import Replies
 from gpudoctor.fleet.reading import OF_GPU, Answers
 from gpudoctor.model import Check, Reply, Report, Snapshot
@@ -31,7 +33,7 @@ WORTH = 4  # a check that met nothing known this often, and no more often did, r
 class _Known:
     """outcomes: what was read, its numbers, and the outcome; the latest first."""
 
-    outcomes: list[tuple[tuple[str, ...], tuple[Any, ...], doctor.Outcome]] = field(default_factory=list)
+    outcomes: list[tuple[tuple[str, ...], tuple[Any, ...], Any]] = field(default_factory=list)
     met: int = 0
     missed: int = 0
 
@@ -41,18 +43,19 @@ class _Known:
 
 
 class _Usual(NamedTuple):
-    """What many machines have in common: all that was read for the outcomes of these checks, and its numbers."""
+    """What many machines have in common: all that was read for the outcomes of these checks and facts, and its numbers."""
 
     asked: tuple[str, ...]
     numbers: tuple[Any, ...]
-    outcomes: dict[str, doctor.Outcome]
+    outcomes: dict[Hashable, Any]
 
 
 @dataclass
 class _Memory:
-    """of_checks: id -> the outcomes of one check. usual: of all checks together, so that most machines are compared once."""
+    """known: the outcomes of a check, by its id, or of a function that reads facts. usual: of all of them together, so that
+    most machines are compared once."""
 
-    of_checks: dict[str, _Known] = field(default_factory=dict)
+    known: dict[Hashable, _Known] = field(default_factory=dict)
     usual: list[_Usual] = field(default_factory=list)
 
 
@@ -71,7 +74,7 @@ class Judge:
             return doctor.judge(taken, checks)
         memory = self._memory.setdefault(tuple(sorted(taken.expected.items())), _Memory())
         run = _Run(taken, _Differing(answers), memory)
-        report = doctor.judge(taken, checks, run.check)
+        report = doctor.judge(taken, checks, run.check, run.read)
         run.learn()
         return report
 
@@ -209,7 +212,7 @@ class _Run:
         self._taken = taken
         self._differing = differing
         self._memory = memory
-        self._met: dict[str, tuple[tuple[str, ...], doctor.Outcome]] = {}
+        self._met: dict[Hashable, tuple[tuple[str, ...], Any]] = {}
         self._usual = next((usual for usual in memory.usual if differing.of(usual.asked) == usual.numbers), None)
 
     def learn(self) -> None:
@@ -224,23 +227,33 @@ class _Run:
         del self._memory.usual[MOST_USUAL:]
 
     def check(self, check: Check, facts: Facts) -> doctor.Outcome:
-        if self._usual and check.id in self._usual.outcomes:
-            return self._usual.outcomes[check.id]
-        known = self._memory.of_checks.setdefault(check.id, _Known())
-        if check.after or check.workloads or not known.is_worth:
+        if check.after or check.workloads:
             return doctor.run_check(check, facts)
+        found: doctor.Outcome = self._found(check.id, partial(doctor.run_check, check), facts)
+        return found
+
+    def read(self, make: Callable[[Facts], Fields], facts: Facts) -> Fields:
+        found: Fields = self._found(make, make, facts)
+        return found
+
+    def _found(self, what: Hashable, make: Callable[[Facts], Any], facts: Facts) -> Any:
+        if self._usual and what in self._usual.outcomes:
+            return self._usual.outcomes[what]
+        known = self._memory.known.setdefault(what, _Known())
+        if not known.is_worth:
+            return make(facts)
         for place, (asked, numbers, outcome) in enumerate(known.outcomes):
             if self._differing.of(asked) == numbers:
                 known.met += 1
                 if place:
                     known.outcomes.insert(0, known.outcomes.pop(place))
-                self._met[check.id] = asked, outcome
+                self._met[what] = asked, outcome
                 return outcome
         known.missed += 1
         recording = _Recording(self._taken, facts)
         replies = recording.replies
         assert isinstance(replies, _Asked)
-        outcome = doctor.run_check(check, recording)
+        outcome = make(recording)
         if recording.unsteady:
             known.missed += WORTH
         else:
