@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from gpudoctor.facts.guarded import Guarded
@@ -78,6 +78,28 @@ class Replies(Guarded):
         """Question -> reply, for all questions with this prefix."""
         self._unasked(prefix + "*")
         if prefix not in self._starting_with:
-            found = {question: reply for question, reply in self._replies.items() if question.startswith(prefix)}
-            self._starting_with[prefix] = found
+            self._starting_with[prefix] = {question: self._replies[question] for question in self._beginnings.with_(prefix)}
         return self._starting_with[prefix]
+
+    @cached_property
+    def _beginnings(self) -> Beginnings:
+        return beginnings(tuple(self._replies))
+
+
+class Beginnings:
+    """Which questions begin with a prefix."""
+
+    def __init__(self, questions: tuple[str, ...]) -> None:
+        self._questions = questions
+        self._found: dict[str, tuple[str, ...]] = {}
+
+    def with_(self, prefix: str) -> tuple[str, ...]:
+        if prefix not in self._found:
+            self._found[prefix] = tuple(question for question in self._questions if question.startswith(prefix))
+        return self._found[prefix]
+
+
+@lru_cache(maxsize=64)
+def beginnings(questions: tuple[str, ...]) -> Beginnings:
+    """The same for all machines that were asked the same."""
+    return Beginnings(questions)

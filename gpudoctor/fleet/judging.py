@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,7 +17,7 @@ import msgspec
 from gpudoctor import doctor
 from gpudoctor.facts import Facts, shared
 from gpudoctor.facts.overview import Fields
-from gpudoctor.facts.replies import Replies
+from gpudoctor.facts.replies import Replies, beginnings
 from gpudoctor.fleet.reading import OF_GPU, Answers
 from gpudoctor.model import Check, Reply, Report, Snapshot
 
@@ -88,7 +88,7 @@ class _Differing(dict[str, Any]):
     def __init__(self, answers: Answers) -> None:
         super().__init__(answers.numbers)
         self._numbers = answers.numbers
-        self._beginnings = _beginnings(tuple(answers.numbers))
+        self._beginnings = beginnings(tuple(answers.numbers))
         self._replies = answers.snapshot.replies
 
     def __missing__(self, asked: str) -> Any:
@@ -101,10 +101,7 @@ class _Differing(dict[str, Any]):
     def _beginning(self, asked: str) -> Any:
         if not asked.endswith("*"):
             return None
-        found = self._beginnings.get(asked)
-        if found is None:
-            found = self._beginnings[asked] = tuple(name for name in self._numbers if name.startswith(asked[:-1]))
-        return tuple(map(self._numbers.__getitem__, found))
+        return tuple(map(self._numbers.__getitem__, self._beginnings.with_(asked[:-1])))
 
     def _field(self, asked: str) -> Any:
         question, _, name = asked.partition(FIELD)
@@ -113,12 +110,6 @@ class _Differing(dict[str, Any]):
             return self._numbers.get(question)
         value = reply.value.get(name, _ABSENT)
         return value if type(value) in _COMPARABLE else shared.once(value, msgspec.json.encode)
-
-
-@lru_cache(maxsize=64)
-def _beginnings(names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """`prefix*` -> those of these names that begin so, as far as it was asked."""
-    return {}
 
 
 class _Fields(dict[str, Any]):

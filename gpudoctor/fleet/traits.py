@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from gpudoctor.comparing import noise, parts
+from gpudoctor.facts import shared
 from gpudoctor.fleet.reading import Answers
 from gpudoctor.model import Reply, Report
 
@@ -19,6 +20,7 @@ GPU_QUESTION = re.compile(r"nvml:gpu(\d{1,4})")
 ANY_GPU = "nvml:gpu"
 LONGEST = 160  # characters of a value that is shown
 MOST_PARTS = 4000  # of one answer
+MOST_ANSWERS = 20_000  # whose parts are remembered
 # Beside what differs between any two machines: logs, states and counters, which the checks judge.
 _QUESTIONS = re.compile(
     r"""
@@ -82,7 +84,7 @@ class Alike:
 
     def __init__(self) -> None:
         self.parts: list[Parts] = []
-        self._by_answer: dict[tuple[str, int], int] = {}
+        self._by_answer: dict[tuple[Any, ...], int] = {}
         self._by_digest: dict[Digest, int] = {}
 
     def of(self, answers: Answers) -> dict[str, int]:
@@ -94,7 +96,9 @@ class Alike:
         return found
 
     def _number(self, question: str, of_answer: int, reply: Reply) -> int:
-        key = question, of_answer
+        key: tuple[Any, ...] = question, of_answer
+        if GPU_QUESTION.fullmatch(question) and isinstance(reply.value, dict):  # these hold the temperature: no two are the same
+            key = tuple([(name, _json(value)) for name, value in reply.value.items() if not _is_noise(name)])
         if key in self._by_answer:
             return self._by_answer[key]
         told = _told(parts.of(reply))
@@ -102,8 +106,9 @@ class Alike:
         number = self._by_digest.get(digest)
         if number is None:
             number = self.add(digest, {name: _shown(value) for name, value in _flat(told)})
-        if not GPU_QUESTION.fullmatch(question):  # these hold the temperature: no two are the same
-            self._by_answer[key] = number
+        if len(self._by_answer) > MOST_ANSWERS:
+            self._by_answer.clear()
+        self._by_answer[key] = number
         return number
 
     def add(self, digest: Digest, parts: Parts) -> int:
@@ -116,6 +121,10 @@ class Alike:
     def since(self, number: int) -> list[tuple[Digest, Parts]]:
         """The parts from this number on."""
         return list(zip(self._by_digest, self.parts, strict=True))[number:]
+
+
+def _json(value: Any) -> Any:
+    return value if type(value) is str else shared.once(value, msgspec.json.encode)
 
 
 def _is_dead(value: Any) -> bool:

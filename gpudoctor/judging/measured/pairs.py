@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from gpudoctor.facts import Facts
@@ -48,5 +49,12 @@ def _pairs(facts: Facts) -> Iterator[tuple[str, Pair]]:
     (run,) = facts.measured.runs(WORKLOAD)
     indices = [index_of(facts, device) for device in facts.cuda.devices]
     for name, values in run.values.items():
-        if found := _NAME.fullmatch(name):
-            yield found[2], Pair(indices[int(found[1])], indices[int(found[3])], values)
+        if found := _named(name):
+            one, sign, other = found
+            yield sign, Pair(indices[one], indices[other], values)
+
+
+@lru_cache(maxsize=4096)
+def _named(name: str) -> tuple[int, str, int] | None:
+    found = _NAME.fullmatch(name)
+    return (int(found[1]), found[2], int(found[3])) if found else None

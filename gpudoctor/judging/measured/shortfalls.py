@@ -54,7 +54,7 @@ def shortfalls(facts: Facts, figures: Sequence[Figure]) -> Iterator[Shortfall]:
         alike.setdefault((figure.what, kind), []).append(figure)
     others = {key: _Others(found if key[1] else ()) for key, found in alike.items()}
     for figure, kind in zip(figures, kinds, strict=True):
-        missed = list(by_each_rule(facts, figure, others[figure.what, kind]))
+        missed = by_each_rule(facts, figure, others[figure.what, kind])
         if missed:
             yield min(missed, key=lambda shortfall: shortfall.share / shortfall.limit)
 
@@ -76,21 +76,23 @@ class _Others:
         return statistics.median([*siblings, figure.value]), len(siblings)
 
 
-def by_each_rule(facts: Facts, figure: Figure, others: _Others) -> Iterator[Shortfall]:
+def by_each_rule(facts: Facts, figure: Figure, others: _Others) -> list[Shortfall]:
     """One for each rule that it misses: datasheet or link, siblings, baseline."""
+    found: list[Shortfall] = []
     share = figure.share
     if share is not None and share < WARN:
-        yield Shortfall(figure, share, WARN, f"the {digits(figure.expected or 0)} expected ({figure.rule})")
+        found.append(Shortfall(figure, share, WARN, f"the {digits(figure.expected or 0)} expected ({figure.rule})"))
     if figure.gpu is None or figure.less_is_better:  # short times depend on what the CPU does meanwhile
-        return
+        return found
     close = SIBLING if figure.expected else LOOSE
     median, siblings = others.of(figure)
     if siblings > 0 and figure.value / median < close:
         rule = f"the median {digits(median)} of this machine's {siblings + 1} GPUs"
-        yield Shortfall(figure, figure.value / median, close, rule)
+        found.append(Shortfall(figure, figure.value / median, close, rule))
     before = baseline(facts, figure)
     if before and figure.value / before < close:
-        yield Shortfall(figure, figure.value / before, close, f"its own {digits(before)} in the saved baseline")
+        found.append(Shortfall(figure, figure.value / before, close, f"its own {digits(before)} in the saved baseline"))
+    return found
 
 
 def _kind(facts: Facts, gpu: int | None) -> str:
