@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -320,3 +321,6 @@ def test_what_facts_cannot_be_made_of_is_tried_once() -> None:
         with pytest.raises(Skip, match="no more"):
             facts.once(make)
     assert tried == [1]
+    gone = weakref.ref(facts)
+    del facts
+    assert gone() is None, "a thousand machines would wait in memory for a collection of garbage"

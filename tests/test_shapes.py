@@ -101,3 +101,13 @@ def test_an_integer_that_no_counter_can_hold_is_refused(tmp_path: Path) -> None:
 def test_a_kind_that_is_no_text_does_not_break_the_report() -> None:
     measured = {**H100.measured, "gemm:gpu0": Reply("skipped", {"kind": {"a": "b"}})}
     assert doctor.judge_at_its_level(replace(H100, measured=measured), "standard").coverage.skipped
+
+
+def test_a_result_that_looks_like_one_that_fitted_is_checked_where_its_types_do_not_say_all() -> None:
+    fits = {"tflops": 1.0, "environment": {"A": "b"}}
+    for value in (fits, {"tflops": 1.0}, {"tflops": True, "during": {"any": [1]}}, {}, None):
+        assert shapes.fitting("measured gemm:gpu0", Reply("ok", value and {"fp16": value})).status == "ok"
+    for value in ({**fits, "environment": {"A": 1}}, {"tflops": "1"}, {"tflops": True, "during": []}, 1):
+        results = {"fp16": {"tflops": 1.0}, "bf16": value}
+        assert shapes.fitting("measured gemm:gpu0", Reply("ok", results)).status == "error", value
+    assert {shapes.fitting("measured gemm:gpu0", Reply("ok", value)).status for value in ([], [1], 0)} == {"error"}
