@@ -1,7 +1,7 @@
 """A machine that seems to have GPUs: what its kernel, its driver's libraries and its device nodes show.
 
-There are no GPUs: the nodes are those of /dev/full, and the libraries are the stubs. What a program sees of it, it sees in a
-mount namespace of its own (`argv`) or in a container that tests/stubs/lab-hook has had in hand.
+There are no GPUs: the nodes have the driver's numbers and no driver behind them, and the libraries are the stubs. What a program
+sees of it, it sees in a mount namespace of its own (`argv`) or in a container that tests/stubs/lab-hook has had in hand.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import lab_cdi
 STUBS = Path(__file__).parent / "stubs"
 MODEL = "NVIDIA H100 80GB HBM3"
 MOST = 8
-NODE = os.makedev(1, 7)  # /dev/full: every container may use it, until it is denied, and nothing else needs it
+MAJOR, UVM_MAJOR = 195, 510  # assigned to the driver; one of those that the kernel hands out, on few machines in use
 PARAMETERS = {"ModifyDeviceFiles": 1, "DeviceFileUID": 0, "DeviceFileGID": 0, "DeviceFileMode": 438, "RmProfilingAdminOnly": 1}
 PCI = {
     "vendor": "0x10de",
@@ -98,6 +98,7 @@ class Machine:
             (folder / part).mkdir(parents=True)
         self._program("hookbin/nvidia-container-runtime-hook", "lab-hook")
         self._program("hookbin/nvidia-container-runtime", "lab-runtime")
+        self._program("hookbin/runc", "lab-runc")
         (folder / "enter").write_text(ENTER)
         shutil.copy(STUBS / "lab-nvidia-smi", folder / "bin" / "nvidia-smi")
         (folder / "bin" / "nvidia-smi").chmod(0o755)
@@ -167,8 +168,10 @@ class Machine:
         folder.mkdir()
         if not self.settings.loaded:
             return
-        for name in ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", *(f"nvidia{gpu}" for gpu in range(self.settings.gpus))):
-            os.mknod(folder / name, 0o666 | stat.S_IFCHR, NODE)
+        numbers = {f"nvidia{gpu}": (MAJOR, gpu) for gpu in range(self.settings.gpus)}
+        numbers |= {"nvidiactl": (MAJOR, 255), "nvidia-uvm": (UVM_MAJOR, 0), "nvidia-uvm-tools": (UVM_MAJOR, 1)}
+        for name, number in numbers.items():
+            os.mknod(folder / name, 0o666 | stat.S_IFCHR, os.makedev(*number))
             (folder / name).chmod(0o666)
 
     def _proc(self) -> None:
@@ -195,10 +198,8 @@ class Machine:
                 "GPU Firmware": f"\t {self.settings.driver}",
             }
             _write(driver / "gpus" / bus(gpu) / "information", "".join(f"{name}: {text}\n" for name, text in lines.items()))
-        _write(
-            folder / "devices",
-            Path("/proc/devices").read_text().replace("\nBlock", "195 nvidia\n195 nvidiactl\n238 nvidia-uvm\n\nBlock", 1),
-        )
+        ours = f"{MAJOR} nvidia\n{MAJOR} nvidiactl\n{UVM_MAJOR} nvidia-uvm\n"
+        _write(folder / "devices", Path("/proc/devices").read_text().replace("\nBlock", f"{ours}\nBlock", 1))
         loaded = "nvidia_uvm 1830912 0 - Live 0x0000000000000000 (O)\nnvidia 14299136 1 nvidia_uvm, Live 0x0000000000000000 (O)\n"
         modules = Path("/proc/modules")
         _write(folder / "modules", loaded + (modules.read_text() if modules.exists() else ""))

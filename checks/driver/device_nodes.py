@@ -11,8 +11,7 @@ of the kernel denies it (Slurm, a service).
 
 Known exceptions
 Nodes are created on demand: if NVML lists GPUs, no node counts as missing; if CUDA initialises, nvidia-uvm does not either. A
-container or a job may have only some of the GPUs. Under WSL2 there is only /dev/dxg. Nodes that all have the same numbers, other
-than those of /dev/null, stand in for a driver, as in a test lab: then no node is called that of another device.
+container or a job may have only some of the GPUs. Under WSL2 there is only /dev/dxg.
 
 References
 https://github.com/pytorch/pytorch/issues/49081
@@ -150,7 +149,6 @@ BLOCKED = Problem(
 
 CONTROL, MEMORY = "/dev/nvidiactl", UVM_NODE
 CONTROL_MINOR = 255
-NULL = (1, 3)  # /dev/null, with which runtimes and administrators mask a path
 MAJOR = 195  # of all nodes but nvidia-uvm: assigned in the kernel's devices.txt
 OPERATING_SYSTEM = 17  # NVML's code
 JOB = re.compile(r"slurm|/lxc|kubepods|htcondor|pbs", re.I)
@@ -188,9 +186,6 @@ def of_another(facts: Facts) -> Finding | None:
     """A node is there, with the numbers of another device."""
     minors = {CONTROL: CONTROL_MINOR} | {path: int(path[len("/dev/nvidia") :]) for path in facts.devices.gpu_nodes}
     nodes = {path: node for path in minors if (node := facts.devices.nodes.get(path)) and node.is_device}
-    numbers = {(node.major, node.minor) for node in nodes.values()}
-    if len(nodes) > 1 and len(numbers) == 1 and numbers != {NULL}:
-        return None
     wrong = {path: node for path, node in nodes.items() if (node.major, node.minor) != (MAJOR, minors[path])}
     if wrong:
         words = ", ".join(
