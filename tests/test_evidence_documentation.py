@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpudoctor import catalog, doctor, evidence
 from gpudoctor.model import Report, Status
+from gpudoctor.report import explained
 
 README = """\
 # A library
@@ -50,18 +51,23 @@ def judged(text: str) -> Report:
     return doctor.judge(evidence.snapshot_of(evidence.of_text(text)), doctor.select(catalog.checks(), "quick"))
 
 
-def test_documentation_is_explained_and_no_failure() -> None:
+def test_what_documentation_quotes_did_not_occur() -> None:
     report = judged(README)
     assert report.evidence[0].kinds == ("documentation",)
-    assert report.diagnosis
-    assert report.status is Status.WARN
-    assert {(entry.status.value, entry.confidence.value) for entry in report.diagnosis} == {("warn", "unknown")}
+    assert not report.diagnosis
+    assert "quoted" in explained.render(report)
 
 
 def test_a_report_of_a_fault_is_no_documentation() -> None:
     report = judged(REPORT)
     assert [entry.problem for entry in report.diagnosis] == ["driver-too-old-for-runtime"]
     assert report.status is Status.FAIL
+
+
+def test_a_long_page_with_the_same_headings_again_and_again_is_documentation() -> None:
+    one = ".. collapse:: {}\n\n   **Problem**\n\n" + "   Some words about it, and about what else there is.\n\n" * 8
+    page = "".join(map(one.format, ("libcuda.so.1: cannot open shared object file", "Disk quota exceeded", *"abcdefgh" * 4)))
+    assert not judged(page).diagnosis
 
 
 def test_a_list_of_changes_is_documentation() -> None:

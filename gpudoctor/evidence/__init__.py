@@ -13,11 +13,12 @@ from gpudoctor.evidence.documentation import KIND, is_documentation
 from gpudoctor.evidence.excerpt import Excerpt
 from gpudoctor.evidence.listed import only_listed
 from gpudoctor.evidence.mentioned import only_mentioned
+from gpudoctor.evidence.others import of_other_programs
 from gpudoctor.evidence.quoted import only_quoted
 from gpudoctor.evidence.readers import READERS, driver_state, engine, python_packages
 from gpudoctor.evidence.samples import of_instructions
 from gpudoctor.evidence.scan import scan
-from gpudoctor.facts import sessions
+from gpudoctor.facts import sessions, threads
 from gpudoctor.facts.guarded import WRONG
 from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
 from gpudoctor.version import __version__
@@ -77,10 +78,10 @@ def _of(name: str, excerpt: Excerpt) -> dict[str, Reply]:
     listed = only_listed(excerpt.lines) | only_mentioned(excerpt.lines) | set(of_instructions(sorted(excerpt.lines.items())))
     lines = [(number, line) for number, line in sorted(excerpt.lines.items()) if number not in listed]
     answered = sessions.answered(lines)
-    quoted = only_quoted(excerpt.lines)
+    quoted = only_quoted(excerpt.lines) | set(of_other_programs(lines))
     quoted.update(number for first, last in answered for number in range(first, last + 1))
     excerpt = replace(excerpt, lines={number: line for number, line in lines if number not in quoted})
-    of_others = sessions.hearsay(lines)
+    of_others = (*sessions.hearsay(lines), *threads.solved(lines))
     past = (*sessions.mended(lines), *of_others, *answered)
     for block in _outermost(excerpt.blocks):
         if block.first in listed or (block.reader is engine.READER and block.first in quoted):

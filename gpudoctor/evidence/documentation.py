@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 KIND = "documentation"
 LEAST_MARKS, LEAST_SHARE, LEAST_LINES = 5, 0.1, 8
+MANY_MARKS, SHARE_OF_MANY = 30, 0.05  # of a long page
+OFTEN = 3  # a report has each of its headings once
 MOST_LOGGED = 0.12  # of the lines outside of code blocks
 _MARK = re.compile(
     r"""
@@ -97,7 +100,8 @@ def is_documentation(lines: Sequence[str]) -> bool:
     """Decided by the form of its lines outside of code blocks. A bug report is not documentation, however well formatted."""
     prose = list(_outside(lines))
     marks = sum(bool(_MARK.search(line)) for line in prose) + sum(map(_is_heading, prose, prose[1:]))
-    if len(prose) < LEAST_LINES or marks < LEAST_MARKS or marks < LEAST_SHARE * len(prose) or _is_report("\n".join(prose)):
+    share = SHARE_OF_MANY if marks >= MANY_MARKS else LEAST_SHARE
+    if len(prose) < LEAST_LINES or marks < LEAST_MARKS or marks < share * len(prose) or _is_report("\n".join(prose)):
         return False
     if any(line.startswith("Traceback (most recent call last)") for line in prose):
         return False
@@ -110,7 +114,8 @@ def _is_heading(line: str, rule: str) -> bool:
 
 
 def _is_report(text: str) -> bool:
-    return bool(_REPORT.search(text)) or len(_PART_OF_REPORT.findall(text)) > 1
+    parts = Counter(part.strip(" #*\n").lower() for part in _PART_OF_REPORT.findall(text))
+    return bool(_REPORT.search(text)) or sum(parts[part] for part in parts if parts[part] < OFTEN) > 1
 
 
 def _outside(lines: Sequence[str]) -> list[str]:

@@ -19,9 +19,17 @@ _REMARK = re.compile(r"^@?[a-z][\w.-]{1,20}: (?!(?:error|fatal|warning|failed|ca
 
 _CONDITION = re.compile(
     r"""
-    \b[Ii]f\ (?:it|you|users?|people|somebody|someone|they|nvidia-smi|dmesg|an?\ \w+|the\ \w+(?:\ \w+)?)
+    \b[Ii]f\ (?:[\w.-]+\ (?:is|works?|looks?|runs?)\ (?:\w+\ ){1,2}(?:but|and)\ )?
+      (?:it|you|users?|people|somebody|someone|they|[\w.-]+|an?\ \w+|the\ \w+(?:\ \w+)?)
       \ (?:prints?|shows?|says?|reports?|gets?|sees?|returns?|reads?)\b [^.`"'“\n]{0,40}$
     | \byou\ (?:will|would|should|may|might|can)\ (?:then\ )?(?:find|see|get)\b [^.`"'“\n]{0,40}:$
+    """,
+    re.VERBOSE,
+)
+_QUOTES = re.compile(
+    r"""
+    \b[Ii]f\ (?:it|you|they|nvidia-smi|dmesg|the\ \w+(?:\ \w+)?)\ (?:prints?|shows?|says?|reports?|gets?|sees?|returns?|reads?)
+    \ (?:an?\ |the\ |only\ )?["`“].*["`”]
     """,
     re.VERBOSE,
 )
@@ -59,7 +67,8 @@ def of_patches(lines: Lines) -> Iterator[int]:
 def of_instructions(lines: Lines) -> Iterator[int]:
     """The indented blocks after sentences such as "If it prints": what a reader of the instructions may see."""
     spans = [(place, bool(_CONDITION.search(line.rstrip()))) for place, (_, line) in enumerate(lines) if _leads(lines, place)]
-    is_sure = any(condition for _, condition in spans) or any(_INSTRUCTS.search(line) for _, line in lines)
+    instructs = any(_INSTRUCTS.search(line) or _QUOTES.search(line) for _, line in lines)
+    is_sure = instructs or any(condition for _, condition in spans)
     if not spans or not is_sure:
         return
     blocks = [number for place, _ in spans for number in _block(lines, place)]

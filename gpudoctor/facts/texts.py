@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from gpudoctor.facts import passed_tests, sessions, wrapped
+from gpudoctor.facts import passed_tests, sessions, threads, wrapped
 from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.kernel_log import log_line
 from gpudoctor.facts.replies import Replies
@@ -18,6 +18,7 @@ EMPTY_LINES = 2  # empty lines are not kept; up to this many do not end a passag
 LINE_CHARACTERS = 2000  # kept at each end of a very long line, and on each side of its relevant part
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07")
 _OF_FORUMS = str.maketrans({"\xa0": " ", "\u200b": None, "\ufeff": None})
+_OF_RUNNER = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{7}Z ?")  # GitHub Actions writes it before each line
 _QUOTED = re.compile(r"^(?:> )+")  # of a mail or in Markdown
 
 
@@ -62,7 +63,8 @@ class Text(Guarded):
     def past(self) -> tuple[tuple[int, int], ...]:
         """First and last lines of what does not count: output of tests that passed, commands that succeeded later, and what
         others saw."""
-        return (*self.of_passed_tests, *sessions.mended(self.lines), *sessions.hearsay(self.lines))
+        of_others = (*sessions.hearsay(self.lines), *threads.solved(self.lines))
+        return (*self.of_passed_tests, *sessions.mended(self.lines), *of_others)
 
     @cached_property
     def of_passed_tests(self) -> tuple[tuple[int, int], ...]:
@@ -94,12 +96,14 @@ def of_words(name: str, words: str) -> Text:
 
 
 def plain_line(line: str) -> str:
-    """Without colours, NULs and marks of quotes; only the last text of a progress bar; only the two ends of a very long line."""
+    """Without what terminals, runners and forums add; only the last text of a progress bar, only the ends of a very long line."""
     text = _COLOURS.sub("", line).rstrip("\r\n").replace("\0", "")
     if "\r" in text:
         text = text.rsplit("\r", 1)[-1]
     if "\xa0" in text or "\u200b" in text or "\ufeff" in text:
         text = text.translate(_OF_FORUMS)
+    if text[10:11] == "T" and text[27:28] == "Z":
+        text = _OF_RUNNER.sub("", text)
     if text.startswith("> "):
         text = _QUOTED.sub("", text)
     if len(text) > 2 * LINE_CHARACTERS:

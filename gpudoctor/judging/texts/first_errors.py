@@ -120,8 +120,7 @@ def first_error(texts: Iterable[Text], wrapping: Sequence[Message], problems: Ma
     """The first error of a program that no message matches. wrapping: the messages that only report that something failed."""
     if not any(PROBLEM in message.causes for message in wrapping):
         return
-    told = (text for text in texts if not text.is_documentation)
-    said = next((error for text in told for error in _errors(text, wrapping)), None)
+    said = next((error for text in texts for error in _errors(text, wrapping)), None)
     if said:
         who = f"rank {said.rank}" if said.rank else "the program"
         evidence = {"said": said.words, "where": f"{said.text.name}, line {said.line}"}
@@ -132,7 +131,7 @@ def first_error(texts: Iterable[Text], wrapping: Sequence[Message], problems: Ma
 def last_error(texts: Iterable[Text], problems: Mapping[str, Problem]) -> Iterator[Finding]:
     """The error of a program at the end of a text, if no message is known and the error does not mention the GPU."""
     for text in texts:
-        if text.is_documentation or text.of_passed_tests:
+        if text.of_passed_tests:
             continue
         *_, said = (None, *_errors(text, ()))
         if said and not _OF_GPU.search(said.words) and _is_the_end(text, said):

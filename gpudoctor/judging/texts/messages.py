@@ -39,8 +39,8 @@ class Match(NamedTuple):
 
 
 def findings(texts: Iterable[Text], problems: Mapping[str, Problem]) -> Iterator[Finding]:
-    """One finding per problem, in the order of the texts; several messages may have the same problem."""
-    texts = tuple(texts)
+    """One finding per problem, in the order of the texts; several messages may have the same problem. Documentation is not read."""
+    texts = tuple(text for text in texts if not text.is_documentation)
     named = _named(matches(texts))
     if not any(problems[id].status is Status.FAIL for id in named):
         named = {**_named(matches(text.unwrapped for text in texts)), **named}
@@ -127,6 +127,8 @@ def _is_supposed(text: str, start: int) -> bool:
 _SUPPOSED = re.compile(
     r"""
     \b[Yy]ou\ (?:will|should|would|may|might)\ (?:then\ |now\ )?(?:see|get)\ [`"'“][^`"'“”\n]{0,80}$
+    | \b(?:would|might|could|will|should)\ (?:I|we|you|they|one|it|that|this)?\ ?(?:\w+\ ){0,2}?(?:expect|get|see|hit|run\ into)
+      \ (?:an?\ |the\ )?[`"'“][^`"'“”\n]{0,80}$
     | \b(?:[Rr]esolve[sd]?|[Ff]ix(?:e[sd])?|[Aa]ddresse[sd])\ (?:the\ |an?\ )?[`"'“][^`"'“”\n]{0,80}$
     | \b[Ii]f\ (?:you|the\ \w+|a\ \w+|it|nvidia-smi|dmesg|users|people|somebody|someone)(?:\ \w+){0,2}
     \ (?:sees?|gets?|says?|shows?|reports?|prints?|returns?|contains?|fails?\ with)\ [^.`"'\n]{0,40}[`"'“][^`"'“”\n]{0,80}$
@@ -174,9 +176,6 @@ def _finding(problem: Problem, found: list[Match]) -> Finding:
     words = _UNTOLD.sub("", message.words.format_map(_Named(surest.groups)))
     confidence = Confidence(message.confidence)
     status = Status.FAIL if _fails(found) else problem.status
-    if all(match.text.is_documentation for match in found):
-        status, confidence = Status.WARN, Confidence.UNKNOWN
-        words = f"{words}; this text looks like documentation, which quotes possible errors"
     about = replace(message.means(problem), status=status)
     return Finding(about, words, evidence, confidence=confidence, causes=(problem.id, *causes), is_clue=_is_clue(found))
 

@@ -17,6 +17,12 @@ from gpudoctor.model import Confidence, Finding
 FIRST_YEAR = 2015
 FIRST_YEAR_OF_NOW = 2024  # where the clock is not synchronized
 NEARLY_NOTHING = 256 << 20  # bytes
+OF_DATABASES = re.compile(
+    r"""
+    /(?: postgres\w* | pgdata | mysql | mariadb | mongo\w* | redis | elasticsearch | kafka | influxdb | clickhouse )\b
+    """,
+    re.VERBOSE,
+)
 PSEUDO = re.compile(r"/(?:dev|proc|sys|snap|run|boot/efi)\b|/etc/(?:hosts|hostname|resolv)")
 BUSY = 90  # percent
 LITTLE = 0.02  # of memory, and of swap
@@ -142,7 +148,9 @@ def low_power_mode(facts: Facts) -> Iterator[Finding]:
 
 def full_disks(facts: Facts) -> Iterator[Finding]:
     for point, disk in facts.shown.disks.items():
-        if disk["size"] and disk["free"] < min(NEARLY_NOTHING, disk["size"] // 50) and not PSEUDO.match(point):
+        if PSEUDO.match(point) or OF_DATABASES.search(point):
+            continue
+        if disk["size"] and disk["free"] < min(NEARLY_NOTHING, disk["size"] // 50):
             words = f"{point} has {disk['free'] >> 20} MiB free of {disk['size'] >> 20} MiB"
             yield facts.problems["disk-full"].found(words, {"point": point, "free_mib": disk["free"] >> 20})
             return

@@ -50,9 +50,20 @@ def names_gpu(facts: Facts) -> bool:
     return facts.texts.alone and any(_NVIDIA.search(text) for text in passages(facts))
 
 
+_WORKS_ELSEWHERE = re.compile(
+    r"""
+    \b\d[\d.]*\+(?:rocm|xpu)\S*
+    | \bgfx\d{3,4}\w?\b | \bLevel-Zero\b | \b(?:ROCm|HIP|SYCL|Metal|Vulkan)\b
+    """,
+    re.VERBOSE,
+)
+
+
 def is_for_cpus(facts: Facts) -> bool:
-    """The text says that the machine has no GPU on purpose, and shows other display controllers."""
-    return has_only_others(facts) and any(_FOR_CPUS.search(text) for text in passages(facts))
+    """The text shows only other display controllers, and says that this is on purpose, or uses one of another vendor."""
+    if not has_only_others(facts):
+        return False
+    return any(_FOR_CPUS.search(text) or _WORKS_ELSEWHERE.search(text) for text in passages(facts))
 
 
 _COMPLAINS = re.compile(

@@ -1,0 +1,52 @@
+"""A thread of posts whose last one says that the problem is solved: the posts before it are of the past."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+Lines = Sequence[tuple[int, str]]
+
+_HEAD = re.compile(
+    r"""
+    ^\S+\ ·\ (?:description|comment|review|answer)\ ·\ \d{4}
+    | ^@?[\w.-]+\ (?:commented|wrote|replied|posted|said|opened\ this|answered)(?:\ this\ issue)?(?:\ on\ .*|\ .*\bago)?:?\s*$
+    | ^(?:\*\*|\#+\ )?(?:Answer|Comment|Reply|Post|Re|EDIT|UPDATE)\b[^.]{0,50}:?(?:\*\*)?\s*$
+    """,
+    re.VERBOSE,
+)
+_WELL = re.compile(
+    r"""
+    \b(?: that\ (?:was|did|fixed|solved)\ (?:it|the\ (?:problem|issue|trick)) | (?:works?|working|runs?)\ (?:now|again|fine\ now)
+    | (?:it|everything|all)\ (?:is\ )?(?:works?|working|fine|good)\ now | solved | resolved | fixed\ (?:it|now|for\ me)
+    | did\ the\ trick | closing\b | (?:das\ war(?:['’]s|\ es)|funktioniert\ jetzt|gelöst) | funciona\ ahora | ça\ marche
+    )
+    | \b[Ff]ixed[.!,] | 解决了 | 解決
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_NOT_WELL = re.compile(
+    r"""
+    \?\s*$
+    | \b(?: but | however | still | unfortunately | until | again\ after | comes?\ back
+    | not\ (?:fixed|solved|resolved|working) | (?:another|different|new)\ (?:error|problem)
+    | now\ (?:i|we)\ (?:get|see|have) | same\ (?:here|problem|issue) | sometimes | intermittent\w* )\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def solved(lines: Lines) -> tuple[tuple[int, int], ...]:
+    """First and last line of the posts before the one that calls the problem solved, if nothing after it doubts that.
+
+    >>> solved(((1, "a · description · 2025-01-01"), (2, "No devices"), (3, "a · comment · 2025-01-02"), (4, "That was it.")))
+    ((1, 2),)
+    """
+    heads = [place for place, (_, line) in enumerate(lines) if _HEAD.match(line)]
+    for head in reversed(heads):
+        if head == 0 or not any(_WELL.search(line) for _, line in lines[head:]):
+            continue
+        if any(_NOT_WELL.search(line) for _, line in lines[head:]):
+            return ()
+        return ((lines[0][0], lines[head - 1][0]),)
+    return ()
