@@ -81,7 +81,7 @@ def _of(name: str, excerpt: Excerpt) -> dict[str, Reply]:
     quoted = only_quoted(excerpt.lines) | set(of_other_programs(lines))
     quoted.update(number for first, last in answered for number in range(first, last + 1))
     excerpt = replace(excerpt, lines={number: line for number, line in lines if number not in quoted})
-    of_others = (*sessions.hearsay(lines), *threads.solved(lines))
+    of_others = (*sessions.hearsay(lines), *threads.over(lines))
     past = (*sessions.mended(lines), *of_others, *answered)
     for block in _outermost(excerpt.blocks):
         if block.first in listed or (block.reader is engine.READER and block.first in quoted):

@@ -82,7 +82,8 @@ _MENDED = re.compile(
 )
 _CLOSED = re.compile(
     r"""
-    \b(?: (?:can|may|could)\ be\ closed | clos(?:e|ed|ing)\ (?:this|the)\ (?:issue|thread|topic|ticket)
+    \b(?: (?:can|may|could)\ be\ closed | sorry\ for\ the\ noise | never\ ?mind | my\ (?:own\ )?(?:mistake|typo|fault)\b
+    | clos(?:e|ed|ing)\ (?:this|the)\ (?:issue|thread|topic|ticket)
     | since\ then\b.*\b(?:no|not|never|without|fine|stable) | no\ (?:further|more|new)\ (?:\w+\ )?since
     | (?:no|without)\ (?:\w+\ )?(?:problems?|issues?|errors?)\ since
     | (?:kann|können)\b.*\bgeschlossen | seitdem\b.*\b(?:ohne|kein|keine|nicht|stabil)

@@ -63,7 +63,7 @@ class Text(Guarded):
     def past(self) -> tuple[tuple[int, int], ...]:
         """First and last lines of what does not count: output of tests that passed, commands that succeeded later, and what
         others saw."""
-        of_others = (*sessions.hearsay(self.lines), *threads.solved(self.lines))
+        of_others = (*sessions.hearsay(self.lines), *threads.over(self.lines))
         return (*self.of_passed_tests, *sessions.mended(self.lines), *of_others)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""A thread of posts whose last one says that the problem is solved: the posts before it are of the past."""
+"""Threads whose last post calls the problem solved, and reports about incidents: what they quote is of the past."""
 
 from __future__ import annotations
 
@@ -34,6 +34,26 @@ _NOT_WELL = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+
+
+_AFTERWARDS = re.compile(r"\b(?:post-?\ ?mortem|incident\ report|root\ cause\ analysis|RCA)\b", re.IGNORECASE | re.VERBOSE)
+_FINE_SINCE = re.compile(
+    r"""
+    \bsince\ then\b.*\b(?: no | not | never | without | fine | stable )\b
+    | \bnothing\ is\ broken\b | \b(?:returned|put\ back)\ (?:in)?to\ (?:service|production)\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def over(lines: Lines) -> tuple[tuple[int, int], ...]:
+    return written_afterwards(lines) or solved(lines)
+
+
+def written_afterwards(lines: Lines) -> tuple[tuple[int, int], ...]:
+    """First and last line of a report about an incident that is over."""
+    is_report = any(_AFTERWARDS.search(line) for _, line in lines[:3])
+    return ((lines[0][0], lines[-1][0]),) if is_report and any(_FINE_SINCE.search(line) for _, line in lines) else ()
 
 
 def solved(lines: Lines) -> tuple[tuple[int, int], ...]:

@@ -39,7 +39,7 @@ class Match(NamedTuple):
 
 
 def findings(texts: Iterable[Text], problems: Mapping[str, Problem]) -> Iterator[Finding]:
-    """One finding per problem, in the order of the texts; several messages may have the same problem. Documentation is not read."""
+    """One finding per problem, in the order of the texts, without documentation. Several messages may have the same problem."""
     texts = tuple(text for text in texts if not text.is_documentation)
     named = _named(matches(texts))
     if not any(problems[id].status is Status.FAIL for id in named):

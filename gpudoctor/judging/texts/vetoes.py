@@ -39,7 +39,10 @@ _SOLVED = re.compile(
 )
 
 LIMITS = ("memlock-limited", "shm-too-small-for-dataloaders", "nccl-shm-no-space")
-WITHOUT_GPU = ("torch-cpu-only-wheel", "nvidia-smi-command-not-found", "no-driver-found", "framework-sees-no-gpu")
+WITHOUT_GPU = (
+    *("torch-cpu-only-wheel", "nvidia-smi-command-not-found", "no-driver-found", "framework-sees-no-gpu"),
+    *("container-no-gpus-flag", "shm-too-small-for-dataloaders"),
+)
 """What is as it should be on a machine that has no GPU on purpose."""
 OF_NO_DRIVER = ("nvml-library-missing", "kernel-module-not-loaded", "no-driver-found", "nvidia-smi-command-not-found")
 

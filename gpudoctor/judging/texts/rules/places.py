@@ -106,8 +106,20 @@ def capabilities(facts: Facts) -> Iterator[Finding]:
             return
 
 
+_OFFERS_GPUS = re.compile(r"(?m)^\s*nvidia\.com/gpu:\s+[1-9]")
+_MISSES_GPUS = re.compile(
+    r"""
+    \b(?: insufficient | pending | unschedulable | missing | gone | lost | why | not\ (?:show|list|offer)\w* | no\ longer )\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
 def node_without_gpus(facts: Facts) -> Iterator[Finding]:
     node = facts.shown.node
+    words_of_text = "\n".join(passages(facts))
+    if _OFFERS_GPUS.search(words_of_text) and not _MISSES_GPUS.search(words_of_text):  # a node without, beside one with GPUs
+        return
     if node is not None and not any(node.values()) and said(facts, "nvidia.com/gpu"):
         words = "a node of the text offers no nvidia.com/gpu in its capacity: its device plugin does not run, or found no driver"
         found = facts.problems["k8s-device-plugin-no-nvml"].found(words, {"offered": dict(node)}, confidence=Confidence.LIKELY)

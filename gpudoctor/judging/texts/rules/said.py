@@ -50,6 +50,15 @@ def names_gpu(facts: Facts) -> bool:
     return facts.texts.alone and any(_NVIDIA.search(text) for text in passages(facts))
 
 
+_MEANT = r"(?:on\ purpose|deliberately|intentionally|by\ design)"
+_LEFT_WITHOUT = re.compile(
+    rf"""
+    \b(?:GPUs?|--gpus|CPU|driver|device=cpu)\b[^.\n]{{0,60}}\b{_MEANT}\b
+    | \b{_MEANT}\b[^.\n]{{0,60}}\b(?:no|without|only|CPUs?|dropped)\b[^.\n]{{0,20}}\b(?:GPUs?|CPUs?)\b
+    | \b(?:needs?|uses?|wants?)\ (?:no|neither\ an?)\ GPUs?\b
+    """,
+    re.VERBOSE,
+)
 _WORKS_ELSEWHERE = re.compile(
     r"""
     \b\d[\d.]*\+(?:rocm|xpu)\S*
@@ -60,7 +69,12 @@ _WORKS_ELSEWHERE = re.compile(
 
 
 def is_for_cpus(facts: Facts) -> bool:
-    """The text shows only other display controllers, and says that this is on purpose, or uses one of another vendor."""
+    """The text shows only other display controllers, and says that this is on purpose, or uses one of another vendor.
+
+    A program that was left without GPUs on purpose shows no controllers.
+    """
+    if any(_LEFT_WITHOUT.search(text) for text in passages(facts)):
+        return True
     if not has_only_others(facts):
         return False
     return any(_FOR_CPUS.search(text) or _WORKS_ELSEWHERE.search(text) for text in passages(facts))
