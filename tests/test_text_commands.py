@@ -20,6 +20,7 @@ def test_commands_fit_the_machine_of_a_text(name: str) -> None:
     report = doctor.judge(evidence.snapshot_of(evidence.of_text(row["text"])), checks)
     commands = "\n".join(fix.command for entry in report.diagnosis for fix in entry.fixes)
     assert report.diagnosis
+    assert re.search(row.get("first", ""), report.diagnosis[0].fixes[0].title)
     for pattern in row.get("has", []):
         assert re.search(pattern, commands), commands
     for pattern in row.get("lacks", []):

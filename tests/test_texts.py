@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from each import in_parts
 from gpudoctor import catalog, doctor, evidence
 from gpudoctor.model import Report
 
+MANAGERS = {"debian": "apt|apt-get|dpkg|ubuntu-drivers", "rhel": "dnf|yum|akmods", "suse": "zypper", "arch": "pacman|yay"}
 CASES = sorted((Path(__file__).parent / "texts").glob("*.yaml"))
 
 
@@ -23,6 +25,17 @@ def report_of(case: dict[str, Any]) -> Report:
     else:
         taken = evidence.snapshot_of(told)
     return doctor.judge(taken, doctor.select(catalog.checks(), "quick"))
+
+
+def managers(text: str, before: str) -> set[str]:
+    return {family for family, names in MANAGERS.items() if re.search(rf"(?m){before}(?:sudo )?(?:{names})\b", text)}
+
+
+def of_other_distributions(report: Report, text: str) -> list[str]:
+    """Commands for a package manager, in a text at whose prompts only another one was typed."""
+    typed = managers(text, r"^[^\n]{0,60}[$#] ")
+    commands = [fix.command for entry in report.diagnosis for fix in entry.fixes] if len(typed) == 1 else []
+    return [command for command in commands if (used := managers(command, r"(?:^|[\s(])")) and not used & typed]
 
 
 @in_parts("path", CASES, ids=lambda path: path.stem)
@@ -37,4 +50,5 @@ def test_diagnosis_is_what_the_author_says(path: Path) -> None:
     if "fix" in case:
         said = [f"{fix.title} {fix.command}" for fix in report.diagnosis[0].fixes]
         assert any(case["fix"] in words for words in said), said
+    assert not of_other_distributions(report, case["text"])
     assert not [result for result in report.checks if result.status.value == "error"]

@@ -10,11 +10,12 @@ from typing import Any
 
 from gpudoctor.facts import place
 from gpudoctor.facts.container import Container
-from gpudoctor.facts.families import shown_by
+from gpudoctor.facts.families import named_in, shown_by
 from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.known import known
 from gpudoctor.facts.replies import Replies
 from gpudoctor.facts.shown import Shown
+from gpudoctor.facts.texts import Texts
 from gpudoctor.filling import word
 from gpudoctor.model import Skip, Unavailable
 
@@ -220,8 +221,7 @@ class System(Guarded):
 
     @cached_property
     def platform(self) -> tuple[str, ...]:
-        """The tags that can limit a Fix: windows; or family (for a text that shows none, every family), wsl2, container or host
-        (with what it runs on); conda."""
+        """The tags that can limit a Fix: windows; or family (every one if a text shows none), wsl2, container or host; conda."""
         conda = ("conda",) if known(lambda: self._is_conda) else ()
         if Shown(self._replies).is_windows:
             return ("windows", *conda)
@@ -236,7 +236,10 @@ class System(Guarded):
     def _shown_families(self) -> tuple[str, ...]:
         kernel = "" if known(lambda: self.is_container, True) else known(lambda: self.kernel, "")
         packages: list[dict[str, str]] = known(lambda: self._replies.value("os-packages"), [])
-        return shown_by(kernel, {package["manager"] for package in packages})
+        if found := shown_by(kernel, {package["manager"] for package in packages}):
+            return found
+        texts = Texts(self._replies)
+        return named_in(texts.words) if texts.alone and not known(lambda: self.is_container, False) else ()
 
     @property
     def _is_conda(self) -> bool:

@@ -84,6 +84,10 @@ class Texts(Guarded):
         return tuple(_text(name.removeprefix(PREFIX), reply.value) for name, reply in found.items() if reply.status == "ok")
 
     @property
+    def words(self) -> str:
+        return "\n".join(line for text in self.all for _, line in text.lines)
+
+    @property
     def alone(self) -> bool:
         """Whether there are only texts and no answers of a machine."""
         return bool(self.all) and not self._replies.starting_with("identity")

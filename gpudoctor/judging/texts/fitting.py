@@ -1,4 +1,4 @@
-"""Fixes for tools and distributions that a text does not show are left out of a report about it. Pure."""
+"""Fixes for tools and distributions that a text does not show are left out of a report about it; Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import re
 from dataclasses import replace
 
 from gpudoctor.facts import Facts, sessions
+from gpudoctor.facts.known import known
+from gpudoctor.facts.system import FAMILIES
 from gpudoctor.judging.texts.causes import with_shown_causes
+from gpudoctor.judging.texts.offered import in_order
 from gpudoctor.model import Finding, Fix
 
 LEAST_COMMANDS = 2  # in a text that shows a machine; a message alone can be from anywhere
@@ -15,28 +18,34 @@ _TOOLS = (
         r"\b[Ii]n a (?:container|pod)\b|<docker> |\bdocker (?:run|compose)\b",
         r"docker|podman|container|kube|\bpods?\b|nerdctl|singularity|apptainer|enroot|compose|@[0-9a-f]{12}:|\bk[38]s\b|rancher",
     ),
+    (r"\bpodman\b", r"podman|rootless|quadlet|\.(?:fc|el)\d"),
     (r"\bk3s\b", r"\bk3s\b|rancher"),
     (r"\b[Ii]n WSL\b|/usr/lib/wsl|\bwsl\.exe\b", r"\bwsl|/dev/dxg|microsoft|windows"),
     (r"\bconda\b", r"conda|mamba|\(base\)"),
     (r"\b(?:Slurm|srun|scontrol|sbatch)\b", r"slurm|srun|sbatch|scontrol|squeue|sinfo"),
+    (r"\bufw\b", r"\bufw\b"),
+    (r"\bfirewall-cmd\b", r"firewall"),
+    (r"\b(?:setsebool|restorecon)\b", r"selinux|getenforce|\bavc\b|sestatus|\.(?:fc|el)\d"),
+    (r"\benvycontrol\b", r"envycontrol"),
+    (r"\bprime-select\b", r"prime-select|ubuntu|\bapt\b|mint|suse"),
+    (r"%pip\b|\b[Ii]n a notebook\b", r"jupyter|notebook|colab|kaggle|ipython|ipykernel|\bIn \[\d"),
+    (r"\bmodule (?:load|unload|purge|swap)\b", r"\bmodule\b|modulefiles|lmod|easybuild|spack"),
+    (r"\bhelm\b", r"helm|operator|argo|flux"),
+    (r"ClientConfigToken", r"token|\.tok\b|\b[dcn]ls\b"),
+    (r"\bsnap (?:remove|install|connect)\b", r"\bsnap"),
+    (r"\bray (?:start|stop|status)\b", r"\bray\b"),
+    (r"\bflatpak\b", r"flatpak"),
+    (r"\bpoetry\b", r"poetry"),
+    (r"\bpixi\b", r"\bpixi\b"),
+    (r"\bsystemctl\b", r"^(?!(?s:.*\b(?:rc-service|rc-update|openrc|sv status|dinitctl)\b))"),
 )
 _TOOLS_OF = tuple((re.compile(fix), re.compile(text, re.IGNORECASE)) for fix, text in _TOOLS)
-_FAMILIES = {
-    "debian": re.compile(
-        r"""
-        \b(?: apt(?:-get|-mark|-cache)? | dpkg | [Uu]buntu | [Dd]ebian | Mint | Pop!_OS )\b
-        """,
-        re.VERBOSE,
-    ),
-    "rhel": re.compile(
-        r"""
-        \b(?: dnf | yum | Fedora | AlmaLinux | Rocky | RHEL | CentOS | Red\ Hat )\b | \.(?:el|fc)\d{1,2}(?:_\d+)?\b
-        """,
-        re.VERBOSE,
-    ),
-    "suse": re.compile(r"\bzypper\b|openSUSE|\bSUSE\b|\bSLES\b|suserelease|Tumbleweed"),
-    "arch": re.compile(r"\bpacman\b|Arch Linux|\byay\b|Manjaro|EndeavourOS|CachyOS"),
-    "nixos": re.compile(r"\b[Nn]ixOS\b|nixos-rebuild|/nix/store"),
+_WORDS = {
+    "debian": r"\b(?:apt(?:-get|-mark|-cache)?|dpkg|[Uu]buntu|[Dd]ebian|Mint|Pop!_OS)\b",
+    "rhel": r"\b(?:dnf|yum|Fedora|AlmaLinux|Rocky|RHEL|CentOS|Red Hat)\b|\.(?:el|fc)\d{1,2}(?:_\d+)?\b",
+    "suse": r"\bzypper\b|openSUSE|\bSUSE\b|\bSLES\b|suserelease|Tumbleweed",
+    "arch": r"\bpacman\b|Arch Linux|\byay\b|Manjaro|EndeavourOS|CachyOS",
+    "nixos": r"\b[Nn]ixOS\b|nixos-rebuild|/nix/store",
 }
 _NAMED = {
     "debian": r"Ubuntu|Mint|Debian|Pop!_OS",
@@ -50,17 +59,21 @@ _NAMED = {
 def fitted(finding: Finding, facts: Facts) -> Finding:
     """With the causes and the fixes that fit the text; all fixes if it shows no machine, or if none would be left."""
     finding = with_shown_causes(finding, facts)
-    lines = [line for text in facts.texts.all for line in text.lines]
-    if not facts.texts.alone or not finding.problem.fixes or len(sessions.commands(lines)) < LEAST_COMMANDS:
+    fixes = finding.problem.fixes
+    if not facts.texts.alone or len(fixes) < 2:
         return finding
-    from gpudoctor.judging.texts.rules.said import passages  # with all rules: only a text needs them
+    commands = sessions.commands([line for text in facts.texts.all for line in text.lines])
+    families = set(known(lambda: facts.system.platform, ())) & FAMILIES.keys()
+    text = ""
+    if len(commands) >= LEAST_COMMANDS:
+        from gpudoctor.judging.texts.rules.said import passages  # with all rules: only a text needs them
 
-    text = "\n".join(passages(facts))
-    families = {name for name, words in _FAMILIES.items() if words.search(text)}
-    kept = tuple(fix for fix in finding.problem.fixes if _is_shown(fix, text) and _is_of(fix, families))
-    if not kept or len(kept) == len(finding.problem.fixes) or not any(fix.command for fix in kept):
-        return finding
-    return replace(finding, problem=replace(finding.problem, fixes=kept))
+        text = "\n".join(passages(facts))
+    families = families if len(families) == 1 else {name for name, words in _WORDS.items() if re.search(words, text)}
+    kept = tuple(fix for fix in fixes if _is_of(fix, families) and (not text or _is_shown(fix, text)))
+    kept = kept if any(fix.command for fix in kept) else fixes
+    ordered = in_order(kept, text, commands) if text else kept
+    return finding if ordered == fixes else replace(finding, problem=replace(finding.problem, fixes=ordered))
 
 
 def _is_shown(fix: Fix, text: str) -> bool:
