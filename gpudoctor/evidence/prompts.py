@@ -35,7 +35,8 @@ _BARE = r"""
 """  # where the prompt was left out, or taken for the mark of a quote
 _OVER = r"^\s*(?:```|~~~|</?(?:details|summary|pre|code)>)|^(?:>>>|In\ \[\d+\]:)\ "
 NEXT = re.compile(rf"^\s*(?:{PLACE})\s*\S|{_OVER}", re.VERBOSE)
-NEXT_OR_ROOT = re.compile(rf"^\s*(?:{PLACE})\s*\S|^\s*{_ROOT}\s?\w|{_BARE}|{_OVER}", re.VERBOSE)
+_CELL = r"^import\ \w|^from\ \w\S*\ import\ "  # the next cell of a notebook
+NEXT_OR_ROOT = re.compile(rf"^\s*(?:{PLACE})\s*\S|^\s*{_ROOT}\s?\w|{_BARE}|{_OVER}|{_CELL}", re.VERBOSE)
 
 
 def reader(

@@ -12,6 +12,7 @@ _DEVICE = re.compile(r'^\s*Section\s+"Device"')
 _OPTION = re.compile(r'^\s*(Identifier|Driver|BusID)\s+"([^"]*)"', re.IGNORECASE)
 _LIMITS = re.compile(r"^\s*hardware limits:\s+[\d.]+ [MG]Hz - (?P<most>[\d.]+) (?P<unit>[MG]Hz)")
 _POLICY = re.compile(r"should be within [\d.]+ [MG]Hz and (?P<most>[\d.]+) (?P<unit>[MG]Hz)")
+_DRIVER = re.compile(r"^\s*driver: (?P<driver>[a-z][\w-]+)\s*$")
 _GOVERNOR = re.compile(r'The governor "(\w+)"')
 _MHZ = {"MHz": 1.0, "GHz": 1000.0}
 
@@ -28,7 +29,13 @@ def _clocks(text: str) -> dict[str, Reply] | None:
     if not (most and allowed):
         return None
     clocks = {"most": _mhz(most), "allowed": _mhz(allowed), "governor": governor[1] if governor else ""}
-    return {"shown-cpu-clocks": Reply("ok", clocks)}
+    scaling = {"shown-cpu-scaling": Reply("ok", {"governor": governor[1]})} if governor else {}
+    return {"shown-cpu-clocks": Reply("ok", clocks), **scaling}
+
+
+def _driver(text: str) -> dict[str, Reply] | None:
+    match = _DRIVER.match(text)
+    return {"shown-cpu-scaling": Reply("ok", {"driver": match["driver"]})} if match else None
 
 
 def _scaling(command: str, output: str) -> dict[str, Reply] | None:
@@ -51,5 +58,6 @@ READERS = (
         _scaling,
         most_lines=8,
     ),
+    Reader("", ("  driver: ",), _DRIVER, _driver, re.compile(""), 1),
     Reader("cpupower frequency-info", ("hardware limits:",), _LIMITS, _clocks, re.compile(r"^analyzing|^\S+[$#>]|^\s*$"), 12),
 )

@@ -10,6 +10,8 @@ from gpudoctor.facts.guarded import comparable
 from gpudoctor.judging.texts.rules import (
     access,
     apart,
+    asked,
+    built,
     chosen,
     cluster,
     compared,
@@ -18,6 +20,7 @@ from gpudoctor.judging.texts.rules import (
     containers,
     counts,
     desktops,
+    drawing,
     driver,
     effective,
     environments,
@@ -39,6 +42,7 @@ from gpudoctor.judging.texts.rules import (
     pods,
     python,
     releases,
+    siblings,
     starts,
     versions_used,
 )
@@ -50,6 +54,7 @@ RULES = (
     *(*containers.RULES, *cluster.RULES, *pods.RULES, *networks.RULES, *nodes.RULES, *jobs.RULES, *fabric.RULES),
     *(*configured.RULES, *versions_used.RULES, *guests.RULES),
     *(*access.RULES, *compared.RULES, *effective.RULES, *picked.RULES, *apart.RULES),
+    *(*asked.RULES, *drawing.RULES, *siblings.RULES, *built.RULES),
     *(*numbering.RULES, *peers.RULES, *chosen.RULES, *installed.RULES, *counts.RULES),
     *complained.RULES,
 )

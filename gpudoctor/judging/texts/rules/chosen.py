@@ -58,7 +58,7 @@ _ANOTHER = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _IDLE = re.compile(r"(?i)\bGPU[^\n]{0,15}\butil\w*[^\n\d]{0,12}\b[0-3]?\d ?%")
-_SAVING = ("acpi-cpufreq", "cppc_cpufreq", "amd-pstate")
+_SAVING = ("acpi-cpufreq", "cppc_cpufreq", "amd-pstate", "intel_cpufreq")
 _TOOLKIT = re.compile(r"/usr/local/cuda-(\d+)\.(\d+)/?")
 
 

@@ -40,6 +40,12 @@ _NO_GRES = re.compile(
     re.MULTILINE | re.VERBOSE,
 )
 _GRES_CONF = re.compile(r"(?im)^\s*(?:NodeName=(\S+) +)?Name=gpu\b[^\n]*\bFile=/dev/nvidia")
+_SLURM_CONF = re.compile(r"(?m)^\s*NodeName=(?!.*\bName=gpu)(?!.*\bArch=)\S+ [^\n]*\b(?:CPUs|Sockets|RealMemory|State)=")
+NOT_NAMED = "slurm.conf does not name the GPUs that gres.conf lists"
+WHY_NOT_NAMED = (
+    "gres.conf only says where the devices are. Slurm offers GPUs of a node if slurm.conf has GresTypes=gpu, and Gres=gpu:N in "
+    "the node's line."
+)
 WAITING = "k8s-operator-waiting"  # the message whose causes these are too
 OF_OPERATOR = ("nvidia-driver-daemonset", "nvidia-container-toolkit", "operator-validator", "gpu-operator")
 ORDER = (*OF_OPERATOR[:3], "cuda-validator", "nvidia-device-plugin", "gpu-operator", "dcgm-exporter", "gpu-feature-discovery")
@@ -105,6 +111,11 @@ def node_without_gres(facts: Facts) -> Iterator[Finding]:
     if node and is_meant and not re.search(r"(?i)(?<!-)\bGres=gpu", text):
         words = f"Slurm has no GPU for the node {node[1]} (Gres=(null)), although gres.conf lists its devices"
         problem = replace(facts.problems["slurm-gpu-not-configured"], fixes=(NAME_GRES,))
+        if _SLURM_CONF.search(text):
+            words = f"slurm.conf gives the node {node[1]} no Gres=gpu" + (
+                "" if "GresTypes" in text else ", and has no GresTypes=gpu"
+            )
+            problem = replace(problem, title=NOT_NAMED, why=WHY_NOT_NAMED)
         yield problem.found(words, {"node": node[1]}, confidence=Confidence.LIKELY)
 
 
@@ -259,8 +270,13 @@ def plugin_sees_no_gpu(facts: Facts) -> Iterator[Finding]:
         gpus = f"{listed} GPU{'s' * (listed != 1)}"
         words = f"nvidia-smi lists {gpus} and the device plugin runs, but the node offers no nvidia.com/gpu"
         problem = facts.problems["k8s-device-plugin-no-nvml"]
-        problem = replace(problem, title=OF_DOCKER, fixes=(DEFAULT_OF_DOCKER,)) if said(facts, "docker://") else problem
+        problem = replace(problem, title=OF_DOCKER, fixes=(DEFAULT_OF_DOCKER,)) if _is_docker(facts) else problem
         yield problem.found(words, {"listed": listed}, confidence=Confidence.LIKELY)
+
+
+def _is_docker(facts: Facts) -> bool:
+    """The node's runtime is Docker: the kubelet says so, or only Docker's settings are shown."""
+    return said(facts, "docker://") or (said(facts, "/etc/docker/daemon.json") and not said(facts, "containerd"))
 
 
 RULES = (

@@ -1,0 +1,127 @@
+"""Which GPU draws the screen in a text, and why none does: nomodeset, the first provider of X, Mesa beside NVIDIA's driver."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.known import known
+from gpudoctor.judging.texts.rules.said import passages
+from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Status
+
+NO_MODES = Problem(
+    id="kernel-started-with-nomodeset",
+    title="The kernel was started with nomodeset, so no graphics driver sets a mode",
+    why="nomodeset is meant for installing a driver. With it nvidia-drm and the other drivers offer no display, so the desktop "
+    "stays at a low resolution and renders on the CPU. CUDA is not affected.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix(
+            "Remove nomodeset from the kernel's parameters, then reboot",
+            "sudo sed -i 's/ *\\bnomodeset\\b//' /etc/default/grub && (sudo update-grub || "
+            "sudo grub2-mkconfig -o /boot/grub2/grub.cfg)",
+            verify="cat /proc/cmdline",
+            on=("host",),
+            kind="set",
+            reboot=True,
+            needs=("root",),
+        ),
+    ),
+    references=("https://www.kernel.org/doc/html/latest/admin-guide/kernel-parameters.html",),
+)
+NOT_FIRST = Problem(
+    id="x-server-starts-on-integrated-gpu",
+    title="The X server draws with the integrated GPU although the mode is NVIDIA's",
+    why="The first provider of xrandr draws the screen. The configuration of the mode does not make the NVIDIA GPU the first "
+    "one, so programs find no driver for it and render on the CPU.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix(
+            "Name the NVIDIA GPU as the primary one for X: in /etc/X11/xorg.conf.d add a section OutputClass with "
+            'MatchDriver "nvidia-drm" and Option "PrimaryGPU" "yes", then restart the display manager',
+            "grep -rn PrimaryGPU /etc/X11 /usr/share/X11/xorg.conf.d",
+            verify="xrandr --listproviders",
+            kind="read",
+        ),
+        Fix(
+            "Or use the hybrid mode, and start single programs on the NVIDIA GPU",
+            "export __NV_PRIME_RENDER_OFFLOAD=1 __GLX_VENDOR_LIBRARY_NAME=nvidia",
+            verify="glxinfo -B",
+            where="shell",
+            kind="set",
+        ),
+    ),
+    references=(
+        "https://github.com/bayasdev/envycontrol/issues/226",
+        "https://download.nvidia.com/XFree86/Linux-x86_64/580.65.06/README/primerenderoffload.html",
+    ),
+)
+PROBLEMS = (NO_MODES, NOT_FIRST)
+
+_SOFTWARE = re.compile(
+    r"""
+    (?: ^\s*(?:OpenGL|API:\ OpenGL|GLX)?[^\n]{0,60}\brenderer:\ | ^\s*Device:\ | OpenGL\ renderer\ string:\ )
+    (?P<name> llvmpipe | softpipe | swrast )\b
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+_OF_NVIDIA = re.compile(
+    r"""
+    ^\s*(?:Graphics:\s+)?Device-\d+:\ NVIDIA\b[^\n]*\n?[^\n]*\bdriver:\ nvidia\b   # inxi
+    | \bKernel\ driver\ in\ use:\ nvidia\b
+    | ^nvidia_drm\ +\d+
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+_OF_SCREEN = re.compile(
+    r"""
+    \b(?: screen | desktop | display | resolution | \d{3,4}x\d{3,4} | games? | fps | render\w* | llvmpipe | monitors? | xorg
+    | wayland | black )\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_COMMAND_LINE = re.compile(r"(?m)^(?:BOOT_IMAGE=|initrd=|root=|ro )[^\n]*\bnomodeset\b|Kernel command line:[^\n]*\bnomodeset\b")
+_MODE = re.compile(
+    r"""
+    \b(?: envycontrol\ (?:-s|--switch)\ nvidia | prime-select\ nvidia | optimus-manager\ --switch\ nvidia
+      | system76-power\ graphics\ nvidia | nvidia[ ](?:only[ ])?mode )\b
+    """,
+    re.VERBOSE,
+)
+
+
+def no_modes(facts: Facts) -> Iterator[Finding]:
+    """The desktop is missed, and the running kernel has nomodeset among its parameters."""
+    text = "\n".join(passages(facts))
+    line = known(lambda: facts.system.command_line, "") or ""
+    has = re.search(r"\bnomodeset\b", line) or _COMMAND_LINE.search(text)
+    rest = _COMMAND_LINE.sub("", text)
+    if has and _OF_NVIDIA.search(text) and _OF_SCREEN.search(rest):
+        words = "nomodeset is among the parameters of the running kernel"
+        yield NO_MODES.found(words, {"parameter": "nomodeset"}, confidence=Confidence.LIKELY)
+
+
+def other_provider(facts: Facts) -> Iterator[Finding]:
+    """A mode in which the NVIDIA GPU draws was chosen, and another is X's first provider, and OpenGL runs on the CPU."""
+    text, providers = "\n".join(passages(facts)), facts.shown.providers
+    mode = facts.shown.graphics_mode[1]
+    first = providers.get("0", "")
+    is_chosen = mode in ("nvidia", "performance") or _MODE.search(text)
+    if is_chosen and "NVIDIA" not in first and any("NVIDIA" in name for name in providers.values()) and _SOFTWARE.search(text):
+        words = f"X's first provider is {first.split(' @ ')[0]}, the NVIDIA GPU is a later one, and OpenGL runs on the CPU"
+        yield NOT_FIRST.found(words, {"first": first, "providers": len(providers)}, confidence=Confidence.LIKELY)
+
+
+def beside_driver(facts: Facts) -> Iterator[Finding]:
+    """NVIDIA's kernel driver runs the card, and OpenGL is Mesa's software renderer."""
+    text = "\n".join(passages(facts))
+    found = _SOFTWARE.search(text)
+    if found and _OF_NVIDIA.search(text) and not any(other_provider(facts)) and not any(no_modes(facts)):
+        words = f"the card uses NVIDIA's kernel driver, and OpenGL renders on the CPU ({found['name']})"
+        problem = facts.problems["graphics-on-cpu"]
+        yield problem.found(words, {"renderer": found["name"]}, confidence=Confidence.LIKELY)
+
+
+RULES = (no_modes, other_provider, beside_driver)
