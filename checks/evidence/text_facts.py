@@ -41,6 +41,7 @@ from gpudoctor.judging.texts.rules import (
     picked,
     siblings,
     starts,
+    values,
     versions_used,
 )
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
@@ -139,7 +140,7 @@ CHECK = Check(
         *(INODES, STUCK, CLOCK, POWER_MODE, problems.OTHER_PIP, problems.LEFTOVER, problems.MIXED_TOOLKITS),
         *(*faults.PROBLEMS, *desktops.PROBLEMS, *kernels.PROBLEMS, *hosts.PROBLEMS, *starts.PROBLEMS),
         *(*chosen.PROBLEMS, *installed.PROBLEMS, *access.PROBLEMS, *compared.PROBLEMS),
-        *(*asked.PROBLEMS, *drawing.PROBLEMS, *siblings.PROBLEMS, *built.PROBLEMS),
+        *(*asked.PROBLEMS, *drawing.PROBLEMS, *siblings.PROBLEMS, *built.PROBLEMS, *values.PROBLEMS),
         *(*configured.PROBLEMS, *versions_used.PROBLEMS, *guests.PROBLEMS),
         *(*effective.PROBLEMS, *picked.PROBLEMS, *apart.PROBLEMS),
     ),

@@ -22,6 +22,10 @@ class Shown(ShownClusters, ShownHosts, ShownJobs):
         reply = self._replies.starting_with(name).get(name)
         return reply.value if reply and reply.status == "ok" else otherwise
 
+    def output(self, kind: str) -> str:
+        """The rows of an output that is kept as it is; "" if the text does not show it."""
+        return str(self._value("shown-outputs", {}).get(kind, ""))
+
     @cached_property
     def modules(self) -> Mapping[str, list[str]]:
         """lsmod | grep: {"asked": [...], "loaded": [...]}."""

@@ -18,6 +18,7 @@ from gpudoctor.evidence.readers import (
     engine,
     engine_state,
     infiniband,
+    inventories,
     jetson,
     jobs,
     kubernetes,
@@ -36,6 +37,7 @@ from gpudoctor.evidence.readers import (
     nvidia_smi_topology,
     nvidia_smi_xml,
     os_packages,
+    outputs,
     package_sessions,
     places,
     processes,
@@ -114,4 +116,6 @@ READERS: tuple[Reader, ...] = (
     *processors.READERS,
     *displays.READERS,
     *programs.READERS,
+    *outputs.READERS,
+    *inventories.READERS,
 )

@@ -27,7 +27,7 @@ _ACTIVE = re.compile(r"^\s*Active: (\w+)(?: \((\w+)\))?(?: \(Result: ([\w-]+)\))
 _RESULT = re.compile(r"\(Result: ([\w-]+)\)")
 _ACTIVITY = ("active", "inactive", "failed", "activating")
 _ENABLED = ("enabled", "disabled", "masked", "static")
-_PREFIX = "command:systemctl show from the text"
+PREFIX = "command:systemctl show from the text"
 
 
 def _docker(text: str) -> dict[str, Reply] | None:
@@ -61,7 +61,7 @@ def _shown(name: str, load: str, active: str = "", sub: str = "", result: str = 
     names = ("Id", "LoadState", "ActiveState", "SubState", "Result", "UnitFileState")
     values = zip(names, (name, load, active, sub, result, enabled), strict=True)
     out = "".join(f"{key}={value}\n" for key, value in values if value)
-    return {_PREFIX: Reply("ok", {"code": 0, "out": out + "\n", "err": ""})}
+    return {PREFIX: Reply("ok", {"code": 0, "out": out + "\n", "err": ""})}
 
 
 def _is(command: str, output: str) -> dict[str, Reply] | None:
@@ -75,7 +75,7 @@ def _is(command: str, output: str) -> dict[str, Reply] | None:
         if word in known
     ]
     out = "".join(reply.value["out"] for replies in shown for reply in replies.values())
-    return {_PREFIX: Reply("ok", {"code": 0, "out": out, "err": ""})} if out else None
+    return {PREFIX: Reply("ok", {"code": 0, "out": out, "err": ""})} if out else None
 
 
 def _formatted(command: str, output: str) -> dict[str, Reply] | None:

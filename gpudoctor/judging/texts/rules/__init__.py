@@ -32,6 +32,7 @@ from gpudoctor.judging.texts.rules import (
     installed,
     jobs,
     kernels,
+    links,
     loads,
     networks,
     nodes,
@@ -44,6 +45,7 @@ from gpudoctor.judging.texts.rules import (
     releases,
     siblings,
     starts,
+    values,
     versions_used,
 )
 from gpudoctor.model import Finding, Skip
@@ -54,7 +56,7 @@ RULES = (
     *(*containers.RULES, *cluster.RULES, *pods.RULES, *networks.RULES, *nodes.RULES, *jobs.RULES, *fabric.RULES),
     *(*configured.RULES, *versions_used.RULES, *guests.RULES),
     *(*access.RULES, *compared.RULES, *effective.RULES, *picked.RULES, *apart.RULES),
-    *(*asked.RULES, *drawing.RULES, *siblings.RULES, *built.RULES),
+    *(*asked.RULES, *drawing.RULES, *siblings.RULES, *built.RULES, *values.RULES, *links.RULES),
     *(*numbering.RULES, *peers.RULES, *chosen.RULES, *installed.RULES, *counts.RULES),
     *complained.RULES,
 )
