@@ -21,12 +21,26 @@ _GPUSTAT = re.compile(
 )
 _DEVICE_QUERY = re.compile(r"CUDA Driver Version / Runtime Version\s+(\d+)\.(\d+) / (\d+)\.(\d+)")
 _FAILED = re.compile(
-    r"^\s*[●*×]?\s*(?P<unit>[\w@.\\-]+\.service)\s+(?P<load>loaded|not-found)\s+(?P<active>failed)\s+(?P<sub>\w+)"
+    r"""
+    ^\s*[●*×]?\s*(?P<unit>[\w@.\\-]+\.service)\s+(?P<load>loaded|not-found)\s+(?P<active>failed)\s+(?P<sub>\w+)
+    """,
+    re.VERBOSE,
 )
 _LOCKED = re.compile(r"^\[\[package\]\]")
 _KEY = re.compile(r'^(name|version) = "([^"]+)"')
-_EXPORTED = re.compile(r"^\s*-\s+(?P<name>[A-Za-z_][\w.-]*)==?(?P<version>\d[\w.+!]*)(?:=(?P<build>\S+))?\s*$")
-_PIXI = re.compile(r"^(?P<name>[\w.-]+)\s+(?P<version>\d\S*)\s+(?P<build>\S+)\s+[\d.]+ ?\w+\s+(?P<kind>conda|pypi)\b")
+_EXPORTED = re.compile(
+    r"""
+    ^\s*-\s+(?P<name>[A-Za-z_][\w.-]*)==?(?P<version>\d[\w.+!]*)(?:=(?P<build>\S+))?\s*$
+    """,
+    re.VERBOSE,
+)
+_PIXI = re.compile(
+    r"""
+    ^(?P<name>[\w.-]+)\s+(?P<version>\d\S*)\s+(?P<build>\S+)\s+[\d.]+\ ?\w+\s+(?P<kind>conda
+        |pypi)\b
+    """,
+    re.VERBOSE,
+)
 
 
 def _gpustat(text: str) -> dict[str, Reply] | None:

@@ -7,7 +7,12 @@ import re
 from gpudoctor.evidence.reader import Reader
 from gpudoctor.model import Reply
 
-_MODE = re.compile(r"^\s*(?:NVPM (?:WARN|VERB)[^\n]*)?NV (?:Fan|Power) Mode(?:\[\d+\])?:\s*(?P<mode>\w+)\s*$")
+_MODE = re.compile(
+    r"""
+    ^\s*(?:NVPM\ (?:WARN|VERB)[^\n]*)?NV\ (?:Fan|Power)\ Mode(?:\[\d+\])?:\s*(?P<mode>\w+)\s*$
+    """,
+    re.VERBOSE,
+)
 
 
 def _mode(text: str) -> dict[str, Reply] | None:

@@ -42,6 +42,7 @@ from gpudoctor.judging.texts.rules import (
     places,
     pods,
     python,
+    rates,
     releases,
     siblings,
     starts,
@@ -56,7 +57,7 @@ RULES = (
     *(*containers.RULES, *cluster.RULES, *pods.RULES, *networks.RULES, *nodes.RULES, *jobs.RULES, *fabric.RULES),
     *(*configured.RULES, *versions_used.RULES, *guests.RULES),
     *(*access.RULES, *compared.RULES, *effective.RULES, *picked.RULES, *apart.RULES),
-    *(*asked.RULES, *drawing.RULES, *siblings.RULES, *built.RULES, *values.RULES, *links.RULES),
+    *(*asked.RULES, *drawing.RULES, *siblings.RULES, *built.RULES, *values.RULES, *links.RULES, *rates.RULES),
     *(*numbering.RULES, *peers.RULES, *chosen.RULES, *installed.RULES, *counts.RULES),
     *complained.RULES,
 )

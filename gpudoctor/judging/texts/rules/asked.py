@@ -13,7 +13,7 @@ from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Status
 
 PRIVILEGED = Problem(
     id="privileged-container-sees-all-gpus",
-    title="A privileged container sees all GPUs of the node, not those it was given",
+    title="A privileged container sees all GPUs, not only its own",
     why="A privileged container may open every device of the host, so the request for GPUs only counts for the scheduler. Two "
     "such containers can use the same GPU.",
     action=Action.FIX_CONFIG,
@@ -57,7 +57,12 @@ OTHER_NODE = Problem(
 )
 PROBLEMS = (PRIVILEGED, OTHER_NODE)
 
-_PRIVILEGED = re.compile(r"(?m)^\s*privileged:\s*true\b|\"Privileged\":\s*true|\bdocker run\b[^\n]*--privileged\b")
+_PRIVILEGED = re.compile(
+    r"""
+    ^\s*privileged:\s*true\b|\"Privileged\":\s*true|\bdocker\ run\b[^\n]*--privileged\b
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
 _REQUESTED = re.compile(
     r"""
     ^\s*["']?nvidia\.com/gpu["']?:\s*["']?(?P<pod>\d+)
@@ -141,7 +146,12 @@ def one_of_several_instances(facts: Facts) -> Iterator[Finding]:
         yield facts.problems["mig-single-instance-per-process"].found(words, evidence, confidence=Confidence.LIKELY)
 
 
-_BY_PATH = re.compile(r"(?m)\bpci-(?P<address>[\da-f]{4}:[\da-f]{2}:[\da-f]{2}\.\d)-render -> \.\./(?P<node>renderD\d+)")
+_BY_PATH = re.compile(
+    r"""
+    \bpci-(?P<address>[\da-f]{4}:[\da-f]{2}:[\da-f]{2}\.\d)-render\ ->\ \.\./(?P<node>renderD\d+)
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
 _DISPLAY = re.compile(
     r"""
     ^\s*(?:(?P<domain>[\da-f]{4}):)?(?P<address>[\da-f]{2}:[\da-f]{2}\.\d)\ (?:VGA|3D|Display)[^\n:]*:\ (?P<name>[^\n]+)

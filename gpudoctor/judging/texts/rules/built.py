@@ -50,7 +50,7 @@ PROGRAMS = (
         | ^\s*NVIDIA\ CUDA:\s+NO\b
         | \bgetCudaEnabledDeviceCount\(\){_ZERO}
         """,
-        "Build OpenCV with CUDA, or install such a build: PyPI's packages (opencv-python) have none, and hide your own build",
+        "Build OpenCV with CUDA, or install such a build: PyPI's packages (opencv-python) lack it, and hide your own build",
         "python -m pip uninstall -y opencv-python opencv-python-headless opencv-contrib-python opencv-contrib-python-headless",
         "python -c 'import cv2; print(cv2.cuda.getCudaEnabledDeviceCount())'",
     ),
@@ -102,7 +102,7 @@ PROGRAMS = (
     _program(
         "CTranslate2",
         rf"ctranslate2\.get_cuda_device_count\(\){_ZERO}",
-        "Install the wheel of PyPI for Linux x86-64 or Windows, which has CUDA; those for other platforms have none",
+        "Install the wheel of PyPI for Linux x86-64 or Windows, which has CUDA; those for other platforms lack it",
         "python -m pip install --force-reinstall ctranslate2",
         "python -c 'import ctranslate2; print(ctranslate2.get_cuda_device_count())'",
     ),

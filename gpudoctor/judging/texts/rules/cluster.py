@@ -40,7 +40,13 @@ _NO_GRES = re.compile(
     re.MULTILINE | re.VERBOSE,
 )
 _GRES_CONF = re.compile(r"(?im)^\s*(?:NodeName=(\S+) +)?Name=gpu\b[^\n]*\bFile=/dev/nvidia")
-_SLURM_CONF = re.compile(r"(?m)^\s*NodeName=(?!.*\bName=gpu)(?!.*\bArch=)\S+ [^\n]*\b(?:CPUs|Sockets|RealMemory|State)=")
+_SLURM_CONF = re.compile(
+    r"""
+    ^\s*NodeName=(?!.*\bName=gpu)(?!.*\bArch=)\S+\ [^\n]*\b(?:CPUs
+        |Sockets|RealMemory|State)=
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
 NOT_NAMED = "slurm.conf does not name the GPUs that gres.conf lists"
 WHY_NOT_NAMED = (
     "gres.conf only says where the devices are. Slurm offers GPUs of a node if slurm.conf has GresTypes=gpu, and Gres=gpu:N in "

@@ -1,4 +1,4 @@
-"""Which GPU draws the screen in a text, and why none does: nomodeset, the first provider of X, Mesa beside NVIDIA's driver."""
+"""Which GPU draws the screen in a text, and why none does: nomodeset, the first provider of X, Mesa."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Status
 
 NO_MODES = Problem(
     id="kernel-started-with-nomodeset",
-    title="The kernel was started with nomodeset, so no graphics driver sets a mode",
+    title="The kernel runs with nomodeset, which disables graphics drivers",
     why="nomodeset is meant for installing a driver. With it nvidia-drm and the other drivers offer no display, so the desktop "
     "stays at a low resolution and renders on the CPU. CUDA is not affected.",
     action=Action.FIX_CONFIG,
@@ -32,7 +32,7 @@ NO_MODES = Problem(
 )
 NOT_FIRST = Problem(
     id="x-server-starts-on-integrated-gpu",
-    title="The X server draws with the integrated GPU although the mode is NVIDIA's",
+    title="The X server draws with the integrated GPU, despite NVIDIA's mode",
     why="The first provider of xrandr draws the screen. The configuration of the mode does not make the NVIDIA GPU the first "
     "one, so programs find no driver for it and render on the CPU.",
     action=Action.FIX_CONFIG,
@@ -46,7 +46,7 @@ NOT_FIRST = Problem(
             kind="read",
         ),
         Fix(
-            "Or use the hybrid mode, and start single programs on the NVIDIA GPU",
+            "Use the hybrid mode, and start single programs on the NVIDIA GPU",
             "export __NV_PRIME_RENDER_OFFLOAD=1 __GLX_VENDOR_LIBRARY_NAME=nvidia",
             verify="glxinfo -B",
             where="shell",
@@ -82,7 +82,12 @@ _OF_SCREEN = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_COMMAND_LINE = re.compile(r"(?m)^(?:BOOT_IMAGE=|initrd=|root=|ro )[^\n]*\bnomodeset\b|Kernel command line:[^\n]*\bnomodeset\b")
+_COMMAND_LINE = re.compile(
+    r"""
+    ^(?:BOOT_IMAGE=|initrd=|root=|ro\ )[^\n]*\bnomodeset\b|Kernel\ command\ line:[^\n]*\bnomodeset\b
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
 _MODE = re.compile(
     r"""
     \b(?: envycontrol\ (?:-s|--switch)\ nvidia | prime-select\ nvidia | optimus-manager\ --switch\ nvidia
@@ -114,7 +119,7 @@ def other_provider(facts: Facts) -> Iterator[Finding]:
         yield NOT_FIRST.found(words, {"first": first, "providers": len(providers)}, confidence=Confidence.LIKELY)
 
 
-def beside_driver(facts: Facts) -> Iterator[Finding]:
+def drawn_by_mesa(facts: Facts) -> Iterator[Finding]:
     """NVIDIA's kernel driver runs the card, and OpenGL is Mesa's software renderer."""
     text = "\n".join(passages(facts))
     found = _SOFTWARE.search(text)
@@ -124,4 +129,4 @@ def beside_driver(facts: Facts) -> Iterator[Finding]:
         yield problem.found(words, {"renderer": found["name"]}, confidence=Confidence.LIKELY)
 
 
-RULES = (no_modes, other_provider, beside_driver)
+RULES = (no_modes, other_provider, drawn_by_mesa)

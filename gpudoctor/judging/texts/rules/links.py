@@ -13,7 +13,11 @@ from gpudoctor.judging.texts.rules.said import passages
 from gpudoctor.model import Confidence, Finding, Fix
 
 _LINK = re.compile(
-    r"(?:\bcuda -> |link currently points to )(?:/etc/alternatives/cuda|(?:/usr/local/)?cuda-(?P<linked>\d+\.\d+))"
+    r"""
+    (?:\bcuda\ ->\ |link\ currently\ points\ to\ )(?:/etc/alternatives/cuda
+        |(?:/usr/local/)?cuda-(?P<linked>\d+\.\d+))
+    """,
+    re.VERBOSE,
 )
 _THERE = re.compile(r"\bcuda-(?P<release>\d+\.\d+)\b")
 _NEW_ONE = re.compile(
@@ -84,7 +88,7 @@ def accounted_without_gpu(facts: Facts) -> Iterator[Finding]:
 
 _SWITCHED_OFF = re.compile(
     r"""
-    ^(?P<name> GGML_CUDA | LLAMA_CU(?:BLAS|DA) | (?:WITH|USE|ENABLE|BUILD(?:_WITH)?|\w+_USE|\w+_ENABLE|\w+_WITH)_(?:CUDA|GPU|CUBLAS) )
+    ^(?P<name> GGML_CUDA | LLAMA_CU(?:BLAS|DA) | (?:\w+_)?(?:WITH|USE|ENABLE|BUILD)_(?:CUDA|GPU|CUBLAS) )
     :\w+=(?: OFF | 0 | FALSE | NO )\s*$
     """,
     re.MULTILINE | re.VERBOSE | re.IGNORECASE,

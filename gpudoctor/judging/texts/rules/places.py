@@ -150,6 +150,20 @@ def is_slow(facts: Facts) -> bool:
     return any(_SLOW.search(passage.text) for text in facts.texts.all for passage in text.passages)
 
 
+def complains(facts: Facts) -> bool:
+    """The text is about work that suffers from it, and not an inventory."""
+    return is_slow(facts) or any(map(_SUFFERS.search, passages(facts)))
+
+
+_SUFFERS = re.compile(
+    r"""
+    \b(?: throttl\w+ | drops? | dropped | hang\w* | idle | low\ util\w* | starv\w+ | wait(?:s|ing)
+    | half\ (?:the\ )?(?:speed|clock) | unstable | flapping | retransmi\w+ | limited | power\ brake | degrad\w+ | stutter\w* )\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
 def low_power_mode(facts: Facts) -> Iterator[Finding]:
     """A mode with fewer watts is a choice, and the cause if the board is busy or the text says that it is slow."""
     mode = facts.shown.power_mode

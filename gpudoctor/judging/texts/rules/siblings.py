@@ -68,7 +68,13 @@ _ADAPTER = re.compile(
     """,
     re.MULTILINE | re.VERBOSE,
 )
-_FAST = re.compile(r"(?i)mellanox|connectx|bluefield|infiniband|omni-path|\bMT\d{4,}|E810|BCM57[56]|thor|pensando")
+_FAST = re.compile(
+    r"""
+    mellanox|connectx|bluefield|infiniband|omni-path|\bMT\d{4,}|E810
+        |BCM57[56]|thor|pensando
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 _MEASURED = re.compile(r"(?i)\bGb/s|\bGbps|\bGbit|\bGB/s|bandwidth|throughput|\bbusbw\b")
 
 
