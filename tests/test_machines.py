@@ -106,7 +106,8 @@ def test_every_problem_fires_somewhere() -> None:
     fired |= {
         problem for path in TEXTS.glob("shown-*.yaml") for problem in yaml.load(path.read_bytes(), yaml.CSafeLoader)["problems"]
     }
-    fired |= {pair["problem"] for pair in yaml.load((TEXTS.parent / "text_pairs.yaml").read_bytes(), yaml.CSafeLoader)}
+    pairs = (yaml.load((TEXTS.parent / f"text_{name}.yaml").read_bytes(), yaml.CSafeLoader) for name in ("pairs", "values"))
+    fired |= {pair["problem"] for each in pairs for pair in each}
     assert {problem.id for check in catalog.checks().values() for problem in catalog.found_by(check)} - fired == set()
 
 

@@ -30,7 +30,7 @@ TOOLS = {
     "optimus-manager": "optimus-manager",
 }
 _MODE = re.compile(
-    r"\b(?P<mode> intel | nvidia | on-demand | amd | integrated | hybrid | compute | dedicated | vfio | igpu )\b",
+    r"\b(?P<mode> intel | nvidia | on-demand | offload | amd | integrated | hybrid | compute | dedicated | vfio | igpu )\b",
     re.IGNORECASE | re.VERBOSE,
 )
 
@@ -143,8 +143,8 @@ READERS = (
     prompts.reader(
         "graphics mode",
         tuple(TOOLS),
-        r"(?: prime-select\ query | envycontrol\ (?:-q|--query) | supergfxctl\ (?:-g|--get) | system76-power\ graphics"
-        r" | optimus-manager\ --(?:status|print-mode) )",
+        r"(?: prime-select\ (?:query|get-current) | envycontrol\ (?:-q|--query) | supergfxctl\ (?:-g|--get)"
+        r" | system76-power\ graphics | optimus-manager\ --(?:status|print-mode) )",
         _mode,
         most_lines=8,
     ),

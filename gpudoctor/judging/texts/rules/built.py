@@ -132,7 +132,10 @@ def built_without(facts: Facts) -> Iterator[Finding]:
             line = found[0].strip().splitlines()[0].strip()
             words = f"{program.name} was built without CUDA and computes on the CPU"
             title = f"{program.name} was built without CUDA"
-            problem = replace(facts.problems["program-built-without-cuda"], title=title, fixes=(program.way,))
+            if program.name == "FFmpeg":
+                problem = replace(facts.problems["ffmpeg-built-without-nvidia"], fixes=(program.way,))
+            else:
+                problem = replace(facts.problems["program-built-without-cuda"], title=title, fixes=(program.way,))
             yield problem.found(words, {"program": program.name, "line": line[:80]}, confidence=Confidence.LIKELY)
             return
 
@@ -145,7 +148,8 @@ def _named(name: str, rest: str) -> bool:
         "GROMACS": r"(?:gromacs|gmx|mdrun)",
     }
     pattern = re.compile(rf"(?i)\b{short.get(name, re.escape(name))}\b")
-    return any(pattern.search(line) and _COMPLAINS.search(line) for line in rest.splitlines())
+    about = pattern if name in short else re.compile(rf"{pattern.pattern}|\b[cg]pu\b")
+    return any(about.search(line) and _COMPLAINS.search(line) for line in rest.splitlines())
 
 
 _AGENT = re.compile(r"(?m)^\s*Device Type:\s+(?P<type>CPU|GPU)\s*$")

@@ -169,7 +169,7 @@ def hybrid_mode(facts: Facts) -> Iterator[Finding]:
     texts = tuple(_texts(facts))
     on_other = next(filter(None, map(_OTHER_RENDERER.search, texts)), None)
     is_asked = any(_OFFLOAD.search(text) for text in texts)
-    if mode in ("on-demand", "hybrid") and on_other and not is_asked:
+    if mode in ("on-demand", "hybrid", "offload") and on_other and not is_asked:
         words = f"{tool} reports the mode {mode!r}, and OpenGL renders on {on_other[1].strip()}"
         yield INTEGRATED.found(words, {"tool": tool, "mode": mode}, confidence=Confidence.LIKELY)
 

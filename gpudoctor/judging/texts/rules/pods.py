@@ -72,4 +72,21 @@ def plugin_without_runtime(facts: Facts) -> Iterator[Finding]:
         yield problem.found(words, {"default_runtime": default[1]}, confidence=Confidence.LIKELY)
 
 
-RULES = (pod_without_request, no_runtime_class, plugin_without_runtime)
+_CRICTL = re.compile(r"\"defaultRuntimeName\":\s*\"(?P<name>\w+)\"")
+_REGISTERED = re.compile(r"containerd\.runtimes\.[\"']?nvidia\b|\"nvidia\":\s*\{")
+NOT_USED = "NVIDIA's runtime is registered, but the device plugin's pod does not use it"
+
+
+def plugin_beside_runtime(facts: Facts) -> Iterator[Finding]:
+    """containerd knows NVIDIA's runtime, its default is another, and the device plugin runs and offers nothing."""
+    text, node = "\n".join(passages(facts)), facts.shown.node
+    default = _CRICTL.search(text)
+    if default is None or "nvidia" in default["name"] or not _REGISTERED.search(text) or "runtimeClassName" in text:
+        return
+    if known(lambda: facts.nvml.count, 0) and "device-plugin" in text and not (node and any(node.values())):
+        words = f"containerd's default runtime is {default['name']}, and the device plugin's pod names no runtimeClassName"
+        problem = replace(facts.problems["k8s-device-plugin-no-nvml"], title=NOT_USED, fixes=(_DEFAULT_CLASS,))
+        yield problem.found(words, {"default_runtime": default["name"]}, confidence=Confidence.LIKELY)
+
+
+RULES = (plugin_beside_runtime, pod_without_request, no_runtime_class, plugin_without_runtime)

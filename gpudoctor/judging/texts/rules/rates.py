@@ -30,7 +30,28 @@ SLOW_NETWORK = Problem(
     ),
     references=("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",),
 )
-PROBLEMS = (SLOW_NETWORK,)
+NO_FLOW_CONTROL = Problem(
+    id="roce-without-flow-control",
+    title="The RoCE network drops packets: no flow control is enabled",
+    why="RDMA over Ethernet resends whole messages after a lost packet, so a few drops cost most of the bandwidth. Pause frames "
+    "or PFC keep the switch from dropping, and must be enabled on the adapters and on the switch.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix(
+            "Enable PFC for the priority of RoCE on each adapter, and the same on the switch",
+            "sudo mlnx_qos -i <interface> --pfc 0,0,0,1,0,0,0,0 --trust dscp",
+            verify="mlnx_qos -i <interface>",
+            undo="sudo mlnx_qos -i <interface> --pfc 0,0,0,0,0,0,0,0",
+            where="host",
+            kind="set",
+            needs=("root",),
+        ),
+        Fix("Without PFC on the switch: enable global pause there and on the adapters"),
+    ),
+    references=("https://github.com/NVIDIA/nccl/issues/378",),
+)
+PROBLEMS = (SLOW_NETWORK, NO_FLOW_CONTROL)
 
 SLOW_MBIT = 1000
 _SPEED = re.compile(r"(?m)^\s*Speed:\s*(?P<mbit>\d+)Mb/s")
@@ -117,4 +138,31 @@ def port_errors(facts: Facts) -> Iterator[Finding]:
             return
 
 
-RULES = (slow_network, narrow_cable, port_errors)
+_DROPS = re.compile(
+    r"""
+    ^\s*(?P<name>rx_discards_phy|rx_prio\d+_discards|tx_discards_phy
+        |rx_out_of_buffer):\ (?P<count>\d+)\s*$
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+_PAUSES = re.compile(r"(?m)^\s*[rt]x_(?:pause_ctrl_phy|prio\d_pause): (?P<count>\d+)\s*$")
+_PFC_OFF = re.compile(r"PFC configuration:\s*\n[^\n]*\n\s*enabled(?:\s+0){8}\s*$", re.MULTILINE)
+_OF_RDMA = re.compile(r"(?i)\broce\b|\bNCCL_IB_|\bmlx5_\d|\brdma\b")
+MANY_DROPS = 1000
+
+
+def no_flow_control(facts: Facts) -> Iterator[Finding]:
+    """The adapter counts many dropped packets, and no pause frame of any priority."""
+    text = "\n".join(passages(facts))
+    drops = [match for match in _DROPS.finditer(text) if int(match["count"]) >= MANY_DROPS]
+    pauses = [int(match["count"]) for match in _PAUSES.finditer(text)]
+    is_off = _PFC_OFF.search(text) or (pauses and not any(pauses))
+    if drops and is_off and _OF_RDMA.search(text):
+        words = f"{drops[0]['name']} is {drops[0]['count']}, and neither pause frames nor PFC are in use"
+        evidence = {"counter": drops[0]["name"], "count": int(drops[0]["count"])}
+        if of := re.search(r"\b(?:ethtool -S|mlnx_qos -i) (?P<name>[\w.-]+)", text):
+            evidence["interface"] = of["name"]
+        yield NO_FLOW_CONTROL.found(words, evidence, confidence=Confidence.LIKELY)
+
+
+RULES = (no_flow_control, slow_network, narrow_cable, port_errors)

@@ -53,7 +53,38 @@ NO_PEERS = Problem(
     ),
     references=("https://docs.nvidia.com/deploy/nvidia-smi/index.html",),
 )
-PROBLEMS = (NARROW_ADAPTER, NO_PEERS)
+SMALL_BAR = Problem(
+    id="bar1-not-resized",
+    title="One GPU's BAR1 window is far smaller than those of the others",
+    why="Resizable BAR maps all memory of a GPU. It needs room below the bridge of its slot, which the firmware reserves at "
+    "boot. For this GPU it reserved only the small default, so peer-to-peer access and large mappings do not work with it.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix(
+            "Show the window of each GPU, and what it supports",
+            "sudo lspci -vvs <device_address> | grep -A 3 Resizable",
+            kind="read",
+            needs=("root",),
+        ),
+        Fix("In the firmware: enable Above 4G Decoding and Resizable BAR for all slots, and update it; or use another slot"),
+    ),
+    references=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/510",),
+)
+ONLY_PCIE = Problem(
+    id="gpus-exchange-over-pcie-only",
+    title="The GPUs have no NVLink, and exchange data over PCIe alone",
+    why="In data-parallel training every step sends all gradients to the other GPU. Over PCIe this takes as long as the "
+    "computation saves, if the model is large and the batch small.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix("Send less often: larger batches, gradient accumulation, or bf16 gradients"),
+        Fix("If the cards have NVLink connectors: mount a bridge between them", "nvidia-smi nvlink -s", kind="read"),
+    ),
+    references=("https://github.com/huggingface/transformers/issues/9371",),
+)
+PROBLEMS = (NARROW_ADAPTER, NO_PEERS, SMALL_BAR, ONLY_PCIE)
 NEAR = 0.93  # of a limit
 LOWER = 0.8  # of the limit of the others
 BUSY = 80  # percent
@@ -170,9 +201,41 @@ def _is_far(near: dict[str, object], cpus: Sequence[int], node: int) -> bool:
     return near["node"] is not None and near["node"] != node
 
 
+_WINDOW = re.compile(r"BAR1 Memory Usage\s*\n\s*Total\s*:\s*(?P<mib>\d+) MiB")
+
+
+def small_window(facts: Facts) -> Iterator[Finding]:
+    """nvidia-smi -q shows GPUs with a resized window, and one without."""
+    sizes = [int(match["mib"]) for text in passages(facts) for match in _WINDOW.finditer(text)]
+    if len(sizes) > 1 and min(sizes) <= 512 and max(sizes) >= 4096:
+        index = sizes.index(min(sizes))
+        words = f"the window of GPU {index} has {min(sizes)} MiB, and that of others {max(sizes)} MiB"
+        yield SMALL_BAR.found(words, {"index": index, "mib": min(sizes), "most_mib": max(sizes)}, confidence=Confidence.LIKELY)
+
+
+_NO_LINKS = re.compile(r"(?m)^\s*Link \d+: (?P<state><inactive>|\d)")
+_OVER_PCIE = re.compile(r"(?m)^\s*GPU\d+\s[^\n]*\b(?:PIX|PXB|PHB|NODE|SYS|SOC)\b")
+_NO_GAIN = re.compile(
+    r"""
+    \b(?:two|both|2|multi\w*)\b[^\n]{0,60}\b(?:same|slower|not\ faster|hardly|no\ faster|as\ long)\b
+    | \b(?:same|slower|no\ faster|hardly)\b[^\n]{0,60}\b(?:two|both|2|multi\w*)\b | \balso\ \d+\ ?s\ with\ two\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def only_pcie(facts: Facts) -> Iterator[Finding]:
+    """Two GPUs are as fast as one, all links are inactive, and the topology shows PCIe."""
+    text = "\n".join(passages(facts))
+    states = {match["state"] for match in _NO_LINKS.finditer(text)}
+    if states == {"<inactive>"} and _OVER_PCIE.search(text) and _NO_GAIN.search(text) and "ridge" not in text:
+        words = "every NVLink is inactive, and the topology shows only PCIe between the GPUs"
+        yield ONLY_PCIE.found(words, {"links": "inactive"}, confidence=Confidence.LIKELY)
+
+
 NEARER = Fix(
     "Bind the program to the NUMA node of its GPU (NUMA Affinity in nvidia-smi topo -m)",
     "nvidia-smi topo -m  # then: numactl --cpunodebind=<numa_node> --membind=<numa_node> PROGRAM",
     kind="read",
 )
-RULES = (lower_limit, narrow_adapter, no_peer_access, bound_far_away)
+RULES = (lower_limit, narrow_adapter, no_peer_access, bound_far_away, small_window, only_pcie)

@@ -58,7 +58,25 @@ POWER_SUPPLY = Problem(
     ),
     references=("https://docs.nvidia.com/deploy/nvidia-smi/index.html",),
 )
-PROBLEMS = (HOT_CPU, SAVING, POWER_SUPPLY)
+BELOW_LIMIT = Problem(
+    id="power-capped-below-limit",
+    title="The GPU is capped far below its own power limit",
+    why="The driver reports SW Power Cap, but the draw is far below the limit that is set. Then the board or the chassis limits "
+    "it: a BMC without settings for this card, a missing power cable, or a limit of the slot.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix("Show the draw and all limits under load", "nvidia-smi -q -d POWER,PERFORMANCE", kind="read"),
+        Fix(
+            "Check the card's power cables and supplies, and the BMC's settings for third-party cards and power limits",
+            on=("host",),
+        ),
+    ),
+    references=("https://github.com/l4rz/reverse-engineering-dell-idrac-to-get-rid-of-gpu-throttling/issues/3",),
+)
+PROBLEMS = (HOT_CPU, SAVING, POWER_SUPPLY, BELOW_LIMIT)
+BELOW = 0.75  # of the limit
+POWER_CAP = 0x4  # of NVML's reasons
 
 HELD = 0.5  # of the clock that is written on the processor
 WORKS = 20.0  # percent
@@ -196,7 +214,23 @@ def ray_without_gpus(facts: Facts) -> Iterator[Finding]:
         yield facts.problems["ray-has-too-few-gpus"].found(words, {"listed": listed}, confidence=Confidence.LIKELY)
 
 
+def capped_below_limit(facts: Facts) -> Iterator[Finding]:
+    """SW Power Cap is active, although the draw is far below the enforced limit."""
+    for gpu in known(lambda: facts.nvml.gpus, ()):
+        reasons = known(lambda gpu=gpu: gpu.clock_reasons, 0) or 0  # type: ignore[misc]
+        limit = known(lambda gpu=gpu: gpu.enforced_power_limit_watts, 0.0) or 0.0  # type: ignore[misc]
+        draw = known(lambda gpu=gpu: gpu.get("PowerUsage"), 0) / 1000  # type: ignore[misc]
+        clock = known(lambda gpu=gpu: gpu.clocks_mhz["sm"], 0)  # type: ignore[misc]
+        most = known(lambda gpu=gpu: gpu.maximum_clocks_mhz["sm"], 0)  # type: ignore[misc]
+        is_low = clock and most and clock < BELOW * most
+        if reasons & POWER_CAP and is_low and 0 < draw < BELOW * limit:
+            words = f"GPU {gpu.index} is capped at {draw:.0f} W, and its limit is {limit:.0f} W"
+            evidence = {"draw_watts": round(draw), "limit_watts": round(limit)}
+            yield BELOW_LIMIT.found(words, evidence, gpu.index, Confidence.LIKELY)
+
+
 RULES = (
+    capped_below_limit,
     held_clock,
     hot_cpu,
     saving_profile,
