@@ -42,36 +42,27 @@ READERS = (
     # networks
     _command("ethtool", ("ethtool ",), r"ethtool\ [\w.@-]+(?:\ *\|.*)?", 60),
     _head("iperf3", ("Connecting to host ",), r"^\s*Connecting\ to\ host\ \S+,\ port\ \d+", 60),
-    _head(
-        "perftest", (" BW Test", " Latency Test"), r"^\s*(?:RDMA_\w+|Send|Write|Read)\ ?(?:\w+\ )*(?:BW|Latency)\ Test\s*$", 60
-    ),
     _head("iblinkinfo", ("==( ",), r"^\s*(?:CA|Switch):?\ |.*==\(\ +\d+X\ ", 400, r"^\s*$"),
     _head("mlxlink", ("Operational Info",), r"^\s*Operational\ Info\s*$", 30),
     _head("perfquery", ("# Port counters",), r"^\#\ Port\ (?:extended\ )?counters:", 40),
-    _command("ping", ("ping ",), r"ping\ .*-s\ ?\d{4}.*", 20),
     _head("nccl-tests", ("# nThread ",), r"^\#\ nThread\ \d+\ nGpus\ \d+", 200, r"^\s*$|^\S*[$\#>]\ "),
     # processors and where a program runs
     _command("numactl --show", ("numactl ",), r"numactl\ (?:--show|-s)\b.*", 12),
-    _command("numactl --hardware", ("numactl ",), r"numactl\ (?:--hardware|-H)\b.*", 60),
     _command("turbostat", ("turbostat",), r"turbostat\b.*", 400),
     _command("sensors", ("sensors",), r"sensors(?:\ .*)?", 200),
     _command("powerprofilesctl", ("powerprofilesctl",), r"powerprofilesctl(?:\ (?:list|get))?", 30),
     _command("tuned-adm", ("tuned-adm",), r"tuned-adm\ active", 4),
-    _command("lstopo", ("lstopo", "hwloc-ls"), r"(?:lstopo(?:-no-graphics)?|hwloc-ls)\b.*", 400),
     _command("ipmitool", ("ipmitool ",), r"ipmitool\ .*\b(?:sel|sdr|sensor)\b.*", 400),
     # graphics and video
     _head("glxinfo", ("direct rendering:", "name of display:"), r"^\s*(?:name\ of\ display:|direct\ rendering:)\ ", 200),
     _head("vulkaninfo", ("VULKANINFO",), r"^VULKANINFO\s*$", 400),
     _head("inxi", ("Device-1: ",), r"^\s*(?:Graphics:)?\s*Device-1:\ ", 40),
-    _head("vainfo", ("vainfo: ",), r"^\s*vainfo:\ ", 80, r"^(?!\s*(?:vainfo|libva|VA))"),
     _head("lshw", ("*-display",), r"^\s*\*-display", 40, r"^(?!\s)|^\s*\*-(?!display)"),
     _head("clinfo", ("Number of platforms", "Platform #0: "), r"^\s*(?:Number\ of\ platforms\s+\d|Platform\ \#0:\ )", 400),
     _head("ffmpeg -hwaccels", ("Hardware acceleration methods:",), r"^\s*Hardware\ acceleration\ methods:", 20),
     _command("links of /dev/dri", ("/dev/dri/by-path",), r"ls\ .*/dev/dri/by-path.*", 40),
-    _head("xrandr", ("Screen 0: minimum",), r"^\s*Screen\ 0:\ minimum", 200),
     # AMD and embedded boards
     _head("rocminfo", ("HSA System Attributes",), r"^\s*HSA\ System\ Attributes", 2000),
-    _head("rocm-smi", ("ROCm System Management Interface",), r"^=+\ ROCm\ System\ Management\ Interface\ =+", 60),
     _head("jetson_release", ("Jetpack", "jetson-stats"), r"^\s*(?:Software\ part\ of\ jetson-stats|Model:\ NVIDIA\ Jetson)", 60),
     # jobs
     _head("squeue", ("JOBID ",), r"^\s*JOBID\ +PARTITION\b", 100, r"^\s*$|^\S*[$\#>]\ "),
@@ -79,9 +70,7 @@ READERS = (
     _head("scontrol show job", ("JobId=",), r"^\s*JobId=\d+\ JobName=", 60, r"^\s*$|^\S*[$\#>]\ "),
     _head("nodes of Slurm", ("PARTITION AVAIL",), r"^\s*PARTITION\ +AVAIL\b", 100, r"^\s*$|^\S*[$\#>]\ "),
     _head("ray status", ("Autoscaler status",), r"^=+\ Autoscaler\ status", 60),
-    _head("docker ps", ("CONTAINER ID",), r"^CONTAINER\ ID\s+IMAGE\b", 60, r"^\s*$|^\S*[$\#>]\ "),
     _head("module list", ("Currently Loaded",), r"^\s*Currently\ Loaded\ Module", 40),
-    _command("jupyter kernelspec list", ("kernelspec list",), r"jupyter(?:-|\ )kernelspec\ list.*", 40),
     # measurements
     _head("bandwidthTest", ("[CUDA Bandwidth Test]",), r"^\[CUDA\ Bandwidth\ Test\]", 60, r"^\S*[$\#>]\ "),
     _head("nvbandwidth", ("nvbandwidth Version",), r"^nvbandwidth\ Version", 400, r"^\S*[$\#>]\ "),
@@ -93,7 +82,6 @@ READERS = (
     _command("CMakeCache.txt", ("CMakeCache.txt",), r"(?:grep|cat|rg)\ .*CMakeCache\.txt.*", 400),
     _command("update-alternatives", ("update-alternatives ",), r"update-alternatives\ --(?:display|query|config)\ .*", 40),
     _command("links in /usr/local", ("ls -",), r"ls\ -\w*l\w*\ /usr/local(?:/|/cuda\S*)?(?:\ *\|.*)?", 60),
-    _command("ubuntu-drivers", ("ubuntu-drivers",), r"ubuntu-drivers\ (?:devices|list).*", 60),
     _command("packages on hold", ("showhold",), r"apt-mark\ showhold.*", 40),
     _command("ucx_info", ("ucx_info",), r"ucx_info\ .*", 400),
     _command("ompi_info", ("ompi_info",), r"ompi_info\b.*", 40),

@@ -53,7 +53,7 @@ OTHER_NODE = Problem(
         ),
         Fix("Name it by its link in /dev/dri/by-path, which stays the same when the numbers change"),
     ),
-    references=("https://jellyfin.org/docs/general/post-install/transcoding/hardware-acceleration/",),
+    references=("https://github.com/jellyfin/jellyfin/issues/10129",),
 )
 PROBLEMS = (PRIVILEGED, OTHER_NODE)
 

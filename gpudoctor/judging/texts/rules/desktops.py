@@ -38,7 +38,7 @@ _DAMAGE = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_OTHER_RENDERER = re.compile(r"OpenGL renderer string: (?:Mesa )?((?:Intel|AMD|Radeon)[^\n]*)")
+_OTHER_RENDERER = re.compile(r"OpenGL renderer string: (?:Mesa )?(?:DRI )?((?:Intel|AMD|Radeon)[^\n]*)")
 _OFFLOAD = re.compile(
     r"""
     (?<![${|]) (?<!grep\ ) (?<!printenv\ ) __NV_PRIME_RENDER_OFFLOAD | prime-run

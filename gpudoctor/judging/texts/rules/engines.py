@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
-from gpudoctor.judging.texts.rules.said import passages
+from gpudoctor.judging.texts.rules.said import is_for_cpus, passages
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Status
 
 SOFTWARE_ENCODER = Problem(
@@ -22,7 +22,7 @@ SOFTWARE_ENCODER = Problem(
         Fix("Switch hardware encoding on in the settings of the program, and restart the stream"),
         Fix("Show that the GPU's encoder works here", "ffmpeg -hide_banner -encoders | grep nvenc", kind="read"),
     ),
-    references=("https://jellyfin.org/docs/general/post-install/transcoding/hardware-acceleration/nvidia/",),
+    references=("https://github.com/jellyfin/jellyfin/issues/6206",),
 )
 ONLY_CPU = Problem(
     id="ollama-lacks-cuda-backend",
@@ -36,17 +36,10 @@ ONLY_CPU = Problem(
             "ls /usr/lib/ollama /usr/local/lib/ollama",
             kind="read",
         ),
-        Fix(
-            "Arch Linux: install the package with CUDA",
-            "sudo pacman -S ollama-cuda",
-            verify="ollama ps",
-            on=("arch",),
-            kind="install",
-            needs=("root", "network"),
-        ),
-        Fix("Else: install Ollama again with its own installer, after removing the old lib/ollama folder"),
+        Fix("On Arch Linux: install the package ollama-cuda, which adds them", on=("arch",)),
+        Fix("Install Ollama again with its own installer, after removing the old lib/ollama folder"),
     ),
-    references=("https://docs.ollama.com/linux",),
+    references=("https://github.com/ollama/ollama/issues/9704",),
 )
 NO_DISPLAY_MODULE = Problem(
     id="display-module-not-loaded",
@@ -109,11 +102,14 @@ _DRAWS = re.compile(
 )
 
 
+_DRAWN = re.compile(r"nvidia +\d+ +\d+ \S*nvidia_modeset|OpenGL renderer string: (?:NVIDIA|Quadro|GeForce|Tesla)")
+
+
 def no_display_module(facts: Facts) -> Iterator[Finding]:
     """lsmod shows nvidia without nvidia_drm, and the text misses a display or PRIME."""
     is_missing = facts.shown.is_loaded("nvidia") and facts.shown.is_loaded("nvidia_drm") is False
-    providers = facts.shown.providers.values()
-    if is_missing and not any("NVIDIA" in name for name in providers) and any(map(_DRAWS.search, passages(facts))):
+    draws = any("NVIDIA" in name for name in facts.shown.providers.values()) or any(map(_DRAWN.search, passages(facts)))
+    if is_missing and not draws and any(map(_DRAWS.search, passages(facts))):
         words = "lsmod lists nvidia, and neither nvidia_modeset nor nvidia_drm"
         yield NO_DISPLAY_MODULE.found(words, {"missing": "nvidia_drm"}, confidence=Confidence.LIKELY)
 
@@ -138,7 +134,8 @@ def guest_without_gpu(facts: Facts) -> Iterator[Finding]:
     """lspci of a virtual machine lists only the hypervisor's adapter, and PyTorch sees no GPU."""
     text = "\n".join(passages(facts))
     card = _VIRTUAL.search(text)
-    if card and "False" in facts.shown.answers.values() and not re.search(r"(?i)nvidia corporation|on purpose|by design", text):
+    is_meant = is_for_cpus(facts) or "+cpu" in (known(lambda: facts.python.torch_version) or "")
+    if card and "False" in facts.shown.answers.values() and not is_meant and "NVIDIA Corporation" not in text:
         words = f"lspci lists only {' '.join(card['card'].split())[:50]}"
         problem = replace(facts.problems["no-driver-found"], title=TITLE, why=WHY, fixes=WAYS)
         yield problem.found(words, {"adapter": " ".join(card["card"].split())[:50]}, confidence=Confidence.LIKELY)

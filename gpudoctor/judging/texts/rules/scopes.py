@@ -25,17 +25,17 @@ NOT_FOR_SMI = Problem(
             'python -c "import torch; print(torch.cuda.device_count(), torch.cuda.get_device_name(0))"',
             kind="read",
         ),
-        Fix("To keep the others out of an Apptainer container: NVIDIA_VISIBLE_DEVICES with --nvccli --contain instead of --nv"),
+        Fix("Keep the others out of an Apptainer container: set NVIDIA_VISIBLE_DEVICES, use --nvccli --contain and not --nv"),
     ),
     references=(
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#env-vars",
-        "https://apptainer.org/docs/user/latest/gpu.html",
+        "https://github.com/apptainer/apptainer/issues/2203",
     ),
 )
 OUTSIDE_OF_JOB = Problem(
     id="container-outside-of-slurm-job",
     title="A Docker container does not belong to the Slurm job, and sees all GPUs",
-    why="Slurm confines the processes of the job. A container is started by the Docker daemon, which is no part of the job, so "
+    why="Slurm confines the processes of the job. The Docker daemon starts containers outside of the job, so "
     "--gpus all gives it all GPUs of the node.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
@@ -59,7 +59,7 @@ FEWER_RESERVED = Problem(
         Fix(
             "In the compose file: set count: all (or the number, or device_ids), then create the container again",
             "docker compose up -d --force-recreate",
-            verify="docker compose exec <service> nvidia-smi -L",
+            verify="docker compose exec <chosen_name> nvidia-smi -L",
             kind="restart",
             risk="disruptive",
         ),
@@ -140,12 +140,19 @@ def fewer_reserved(facts: Facts) -> Iterator[Finding]:
     text = "\n".join(passages(facts))
     reserved, inside = _COUNT.search(text), _SERVICE.search(text)
     hosts = max((_count(match) for match in _IN_JOB.finditer(text)), default=0)
-    if reserved and inside and facts.shown.compose_asks and _count(inside) == int(reserved["count"]) < hosts:
+    if (
+        reserved
+        and inside
+        and facts.shown.compose_asks
+        and _count(inside) == int(reserved["count"]) < hosts
+        and _MISSES.search(text)
+    ):
         words = f"the compose file reserves {reserved['count']} of the {hosts} GPUs"
-        evidence = {"reserved": int(reserved["count"]), "listed": hosts, "service": inside["service"]}
+        evidence = {"reserved": int(reserved["count"]), "listed": hosts, "chosen_name": inside["service"]}
         yield FEWER_RESERVED.found(words, evidence, confidence=Confidence.LIKELY)
 
 
+_MISSES = re.compile(r"(?i)\b(?:only|second|both|other one|all of them)\b|tensor-parallel-size [2-9]")
 _HAS, _GAVE = (re.compile(rf"(?m)^\s*{name}=\S*?gres/gpu=(?P<count>\d+)") for name in ("CfgTRES", "AllocTRES"))
 _WAITS = re.compile(
     r"""
@@ -154,6 +161,7 @@ _WAITS = re.compile(
     """,
     re.VERBOSE,
 )
+_ASKS = re.compile(r"(?i)\b(?:why|although|though|but|since|still|free|never)\b|n't\b")
 _NODE = re.compile(r"(?:NodeName=|scontrol show node )(?P<node>[\w.-]+)")
 
 
@@ -161,7 +169,8 @@ def all_allocated(facts: Facts) -> Iterator[Finding]:
     """A job waits for resources, and the GPUs of the node are all allocated."""
     text = "\n".join(passages(facts))
     has, gave, node = _HAS.search(text), _GAVE.search(text), _NODE.search(text)
-    if has and gave and 0 < int(has["count"]) == int(gave["count"]) and _WAITS.search(text):
+    is_full = has and gave and 0 < int(has["count"]) == int(gave["count"]) and "State=MIX" in text
+    if has and is_full and _WAITS.search(text) and _ASKS.search(text):
         words = f"all {has['count']} GPUs of the node are allocated"
         evidence = {"node": node["node"]} if node else {}
         yield replace(IN_USE).found(words, {"gpus": int(has["count"]), **evidence}, confidence=Confidence.LIKELY)
