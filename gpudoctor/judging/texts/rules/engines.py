@@ -95,14 +95,19 @@ def without_backend(facts: Facts) -> Iterator[Finding]:
 
 _DRAWS = re.compile(
     r"""
-    \bprime\b|__NV_PRIME|glxinfo|listproviders|external\ (?:monitor
-        |display)|wayland|\bxorg\b
+    \bprime\b|__NV_PRIME|glxinfo|listproviders|external\ (?:monitor|display)|wayland|\bxorg\b
     """,
     re.IGNORECASE | re.VERBOSE,
 )
 
 
-_DRAWN = re.compile(r"nvidia +\d+ +\d+ \S*nvidia_modeset|OpenGL renderer string: (?:NVIDIA|Quadro|GeForce|Tesla)")
+_DRAWN = re.compile(
+    r"""
+    nvidia\ +\d+\ +\d+\ \S*nvidia_modeset
+    | OpenGL\ renderer\ string:\ (?:NVIDIA|Quadro|GeForce|Tesla)
+    """,
+    re.VERBOSE,
+)
 
 
 def no_display_module(facts: Facts) -> Iterator[Finding]:
