@@ -24,9 +24,9 @@ _ASKS = re.compile(r"[\s>*]*Q\d*:.*[\"“„«`'].*\?\s*$")  # in a list of ques
 _PLAIN = re.compile(r"\b[a-zà-ÿа-я]{1,}\b")
 _OF_PROGRAM = re.compile(
     r"""
-    \d\d:\d\d:\d\d | ^\s*\S*(?:Error|Exception|error|warning|fatal|WARN\w*|ERROR|FATAL|E\d{4}|W\d{4})\b\S*\s?: | \b\w+=["'\w/]
+    \d\d:\d\d:\d\d | ^\s*\S*(?:Error|Exception|error|warning|fatal|WARN\w*|ERROR|FATAL|E\d{4}|W\d{4})\b\S*\s?: | \w=["'\w/]
     | ^\s*\{
-    | \b(?:daemon:|runc|kubelet|stderr|stdout|exit\ status|rpc|OCI|desc)(?!\w) | \S+:\d+\b | ^\s*File\ | \w\[\d+\]
+    | \b(?:daemon:|runc|kubelet|stderr|stdout|exit\ status|rpc|OCI|desc)(?!\w) | \S:\d+\b | ^\s*File\ | \w\[\d+\]
     | ^(?![QA]:)\S+:\s | ^(?:cannot|could\ not|failed|unable|docker|nvidia|no|unknown|invalid|unsupported)\b
     """,
     re.VERBOSE | re.IGNORECASE,

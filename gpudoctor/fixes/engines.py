@@ -33,7 +33,7 @@ IN_SPEC = "In the pod's spec: {}, then create the pod again"
 
 _TYPED = re.compile(
     rf"""
-    ^\s*(?:{PLACE})\s*(?:sudo\ )?
+    ^[ \t]*(?:{PLACE})[ \t]*(?:sudo\ )?
     (?: (?P<podman>podman) | (?P<docker>docker) | (?P<nerdctl>nerdctl) | (?P<kubernetes>(?:\S+\ )?kubectl|oc) )
     \ (?:run|exec|start|compose|create|logs|describe|apply)\b
     """,

@@ -66,7 +66,7 @@ def _of_conda(facts: Facts, name: str) -> str | None:
 
 _TYPED = re.compile(
     rf"""
-    ^\s*(?:{PLACE})\s*
+    ^[ \t]*(?:{PLACE})[ \t]*
     (?: (?P<uv_project>uv)\ (?:run|add|sync|lock)\b | (?P<uv>uv)\ pip\b | (?P<poetry>poetry)\ (?:run|add|install|show|shell)\b
       | (?P<pipenv>pipenv)\ (?:run|install|shell)\b | (?P<pixi>pixi)\ (?:run|add|list|install|shell)\b )
     """,

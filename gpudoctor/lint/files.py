@@ -24,7 +24,7 @@ _NAMES = {
         r"(?:dockerfile|containerfile)(?:[._-][\w.-]+)? | [\w.-]+\.(?:dockerfile|containerfile)",
         re.IGNORECASE | re.VERBOSE,
     ),
-    "compose": re.compile(r"(?:[\w.-]*[.-])?compose(?:[.-][\w.-]+)?\.ya?ml", re.IGNORECASE),
+    "compose": re.compile(r"(?<![\w.-])(?:[\w.-]*[.-])?compose(?:[.-][\w.-]+)?\.ya?ml", re.IGNORECASE),
     "devcontainer": re.compile(r"(?:[\w-]*\.)?devcontainer\.json", re.IGNORECASE),
 }
 _NOT_MEANT = re.compile(

@@ -47,15 +47,15 @@ _BYTE_LENGTHS = (6, 8, 14, 20)  # Ethernet, InfiniBand's GUID, the header of a f
 _GUID = re.compile(r"(?<![\w:])(?:[0-9a-f]{4}:){3}[0-9a-f]{4}(?![\w:])", re.IGNORECASE)
 _SAID_GUID = re.compile(
     r"""
-    (?<![a-z])( (?: node | port | system | sys | image | s | d | ib | peer )?[_ ]?gu?id[\w ]{0,40}[=:,]?\s*"? )
+    (?<![a-z])( (?: node | port | system | sys | image | s | d | ib | peer )?[_ ]?gu?id[\w ]{0,40}[=:,]?\s{0,40}"? )
     ( 0x[0-9a-f]{12,16} | [0-9a-f]{16} )\b
-    | ( \b(?:Ca|Switch|Rt)\s*:?\s+(?:\d+\s+)?"? | \b[HSR]- )( (?:0x)?[0-9a-f]{16} )\b     # ibnetdiscover, iblinkinfo
+    | ( \b(?:Ca|Switch|Rt)\s{0,20}:?\s{1,40}(?:\d+\s{1,40})?"? | \b[HSR]- )( (?:0x)?[0-9a-f]{16} )\b     # ibnetdiscover, iblinkinfo
     """,
     re.IGNORECASE | re.VERBOSE,
 )
 _LID = re.compile(
     r"""
-    (?<![a-z])( (?: base | sm | s | d | port | peer | local | remote )?[_ ]?lid\s*[=:]?\s* )
+    (?<![a-z])( (?: base | sm | s | d | port | peer | local | remote )?[_ ]?lid\s{0,20}[=:]?\s{0,40} )
     (?!0\b|0x0+\b)( 0x[0-9a-f]+ | \d+ )\b  # 0: none
     """,
     re.IGNORECASE | re.VERBOSE,

@@ -69,7 +69,7 @@ _IN_ROW = re.compile(r"((?:NVIDIA|GPU-\d{8}|Tesla|Quadro)[^\n]*, )(\d{13})(?=,|$
 _PDI = re.compile(r"(\bGPU PDI\s+: )(0x[0-9a-f]{16})")
 _NO_SERIAL = re.compile(r"(?i)n/?a|none|unknown|\[?not.*|default.*|to be.*|0+|console.*|tty.*|uart.*")
 _KEY = re.compile(r"(?m)^(sig_key:\s+)(\S+)$")
-_SIGNATURE = re.compile(r"(?m)^(signature:\s+)((?:[0-9A-F:]+\s*)+)$")
+_SIGNATURE = re.compile(r"(?m)^(signature:\s+)([0-9A-F:][0-9A-F:\s]*)$")
 
 # Constants of EFI, GPT and Windows that do not identify a machine.
 _KNOWN = frozenset({"8be4df61-93ca-11d2-aa0d-00e098032b8c", "d719b2cb-3d3a-4596-a3bc-dad00e67656f"})

@@ -32,7 +32,7 @@ _GPU_OF_COMPOSE = re.compile(
     """,
     re.MULTILINE | re.VERBOSE,
 )
-_VISIBLE = re.compile(r"(?m)^\s*-?\s*[\"']?((?:CUDA|NVIDIA)_VISIBLE_DEVICES)(?::\s*|=)[\"']?([\w,.$-]+)")
+_VISIBLE = re.compile(r"(?m)^[ \t]*(?:-[ \t]*)?[\"']?((?:CUDA|NVIDIA)_VISIBLE_DEVICES)(?::\s*|=)[\"']?([\w,.$-]+)")
 _OF_INSPECT = re.compile(
     r"""
     ^\s*"(?:DeviceRequests|Runtime|PathOnHost)":[ ]

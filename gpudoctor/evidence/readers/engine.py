@@ -66,7 +66,7 @@ OTHERS = "|".join(
         r"context \S+ not found",
     )
 )
-ERROR = re.compile(f"(?P<before>(?:Error: |ERROR: (?:for \\S+ +)?)*)(?:(?P<sure>{SURE})|(?P<other>{OTHERS}))")
+ERROR = re.compile(f"(?P<before>(?:Error: |ERROR: (?:for \\S+ +)?){{0,8}})(?:(?P<sure>{SURE})|(?P<other>{OTHERS}))")
 OTHER_PROGRAMS = re.compile(r"\s*(?:at |File \"|Traceback|\w+(?:Error|Exception): )")
 BEGINS = re.compile(f"(?x:{COMMAND.pattern})|{ERROR.pattern}")
 ENDS = re.compile(

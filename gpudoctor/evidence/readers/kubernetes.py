@@ -20,8 +20,8 @@ _POD = re.compile(
 )
 _SHELL = re.compile(
     r"""
-    (?:^|[\s$\#>])(?:kubectl|oc|k)\s[^\n]*
-    \b(?: exec\b[^\n]*?\b(?:bash|sh) | rsh\s+\S+ )\s*$
+    (?:^|[\s$\#>])(?:kubectl|oc|k)\s[^\n]{0,200}
+    \b(?: exec\b[^\n]{0,200}?\b(?:bash|sh) | rsh\s+\S+ )\s*$
     """,
     re.VERBOSE,
 )

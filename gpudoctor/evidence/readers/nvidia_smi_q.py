@@ -12,7 +12,6 @@ from gpudoctor.evidence.readers.nvidia_smi_fields import plain
 from gpudoctor.model import Reply
 
 _GPU = re.compile(r"^(\s*)GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
-_FIELD = re.compile(r"^(\s*)(\S.*?)\s*(?:: ?(.*?))?\s*$")
 # From R610 on: KMD (kernel-mode driver) and CUDA UMD (user-mode driver).
 _TOP = ("driverversion", "kmdversion", "cudaversion", "cudaumdversion", "attachedgpus")
 # A line that is not from nvidia-smi: a prompt, a rule, a table, prose longer than a name.
@@ -71,16 +70,18 @@ def _fields(lines: Sequence[str]) -> Iterator[Field]:
     """Every line with the path that results from its indentation; a heading has no text."""
     above: list[tuple[int, str]] = []
     for line in lines:
-        match = _FIELD.match(line.expandtabs(4))
-        if match is None:
+        line = line.expandtabs(4).rstrip()
+        said = line.lstrip()
+        if not said:
             continue
-        indent, name, text = len(match[1]), plain(match[2]), match[3]
+        indent, colon = len(line) - len(said), said.find(":", 1)
+        name = plain(said[:colon].rstrip() if colon > 0 else said)
         while above and above[-1][0] >= indent:
             above.pop()
         path = "/".join((*(heading for _, heading in above), name))
         above.append((indent, name))  # a few fields have others below them: HW Slowdown, Process ID
-        if text is not None:
-            yield Field(path, text)
+        if colon > 0:
+            yield Field(path, said[colon + 1 :].removeprefix(" "))
 
 
 def _processes(fields: Sequence[Field]) -> list[dict[str, str]]:

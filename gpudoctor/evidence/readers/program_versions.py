@@ -65,7 +65,7 @@ def read_numba(text: str) -> dict[str, Reply] | None:
 _WRITTEN = re.compile(
     r"""
     \b(?P<name> tensorflow | pytorch | torch | jaxlib | jax )\ version\b
-    (?: \ \([^)\n]*\) )? [\s*:=`]* (?: is\ )? [\s`v"']*
+    (?: \ \([^)\n]*\) )? [\s*:=`]{0,40} (?: is\ )? [\s`v"']{0,20}
     (?: (?:tf|source|binary)\ )?
     (?P<version> \d+\.\d+(?:\.\d+)?(?:\+\w+)? )\b
     """,

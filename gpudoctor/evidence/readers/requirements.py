@@ -10,7 +10,7 @@ from gpudoctor.model import Reply
 _UNMET = re.compile(
     r"""
     ^(?:ERROR:\ )? (?P<package>[A-Za-z][\w.-]*)\ (?P<version>\d\S*)
-    \ (?:has\ requirement|requires)\ (?P<requirement>[A-Za-z][\w.-]*[^\s,]*(?:,[<>=!~]\S*?)*),?(?:\ ;\ .*?,)?
+    \ (?:has\ requirement|requires)\ (?P<requirement>[A-Za-z][^\s,]*(?:,[<>=!~][^\s,]*)*),?(?:\ ;\ .*?,)?
     \ but\ you\ (?:have|'ll\ have)\ (?P<name>\S+)\ (?P<installed>\d\S*?)\.?(?:\ which\ is\ incompatible\.?)?\s*$
     """,
     re.VERBOSE | re.MULTILINE,

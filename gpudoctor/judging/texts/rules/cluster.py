@@ -34,8 +34,8 @@ NAME_GRES = Fix(
 )
 _NO_GRES = re.compile(
     r"""
-    ^\s*NodeName=(\S+)\ (?:Arch|CoresPerSocket)=[^\n]*\n
-    (?:[ \t]+[^\n]*\n)*? [ \t]+Gres=\(null\)
+    ^[ \t]*NodeName=(\S+)\ (?:Arch|CoresPerSocket)=[^\n]*\n
+    (?:[ \t][^\n]*\n){0,60}? [ \t]+Gres=\(null\)
     """,
     re.MULTILINE | re.VERBOSE,
 )

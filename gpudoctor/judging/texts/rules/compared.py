@@ -199,7 +199,7 @@ _ADDS = re.compile(
 )
 _NOT_FOUND = re.compile(
     r"""
-    lib[\w+.-]+\.so[\d.]*:\ cannot\ open\ shared\ object|Could\ not\ load\ dynamic\ library|Unable\ to\ load
+    \.so[\d.]{0,20}:\ cannot\ open\ shared\ object|Could\ not\ load\ dynamic\ library|Unable\ to\ load
     """,
     re.VERBOSE,
 )

@@ -144,9 +144,9 @@ _OF_CELL = re.compile(r"Out\[\d+\]:\s*\(?\s*'(?P<path>/[^'\n]*python[\d.]*)'")
 _OF_UNIT = re.compile(r"(?m)^ExecStart=(?P<path>/\S*python[\d.]*)\s")
 _OF_SHELL = re.compile(
     r"""
-    (?: \b(?:which|command\ -v|type\ -p|whereis\ -b)\s+python[\d.]*\s*\n
+    (?: \b(?:which|command\ -v|type\ -p|whereis\ -b)[ \t]+python[\d.]*[ \t]*\n
       | \bpython[\d.]*\ -c[^\n]{0,200}?sys\.executable[^\n]{0,200}\n )
-    \s*(?P<path>/\S*python[\d.]*)\s*$
+    [ \t\n]{0,8}(?P<path>/\S{0,300}python[\d.]{0,12})[ \t]*$
     """,
     re.MULTILINE | re.VERBOSE,
 )

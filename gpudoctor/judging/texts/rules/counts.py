@@ -24,8 +24,8 @@ _OPEN = re.compile(r"\bls (?:-\w+ )?/proc/(?P<pid>\d+)/fd\b[^\n]*\bwc -l[^\n]*\n
 _MOST_OPEN = re.compile(r"^Max open files\s+(\d+)\s+(\d+)\b", re.MULTILINE)
 _DEVICE_MAP = re.compile(
     r"""
-    hf_device_map[^\n]*\n?[^\n]*\{(?P<map>[^}\n]{20,})\}
-    | \bdevice_map\b[^\n]*\{(?P<other>[^}\n]{20,})\}
+    hf_device_map[^\n{]*\n?[^\n{]*\{(?P<map>[^}\n]{20,})\}
+    | \bdevice_map\b[^\n{]*\{(?P<other>[^}\n]{20,})\}
     """,
     re.VERBOSE,
 )

@@ -102,8 +102,8 @@ _IMAGE = re.compile(
 )
 _USED = re.compile(
     r"""
-    (?:^|[\s$#>])(?:docker|podman|nerdctl)\s+(?:run|create)\s
-    | ^\s*-?\s*[\"']?image[\"']?:\s
+    (?:^|[\s$#>])(?:docker|podman|nerdctl)[ \t]+(?:run|create)\s
+    | ^[ \t]*(?:-[ \t]*)?[\"']?image[\"']?:\s
     | \bFROM\s
     | \"Image\":
     """,
