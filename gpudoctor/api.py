@@ -125,9 +125,11 @@ def explain(what: PathLike) -> Explanation:
     found = explaining.checkup_of((words,))
     is_known = explaining.explained_anything(found.report)
     if not is_known and not explaining.are_files((words,)):
-        about = tuple(explaining.about_words(words))
+        about = tuple(explaining.mentioned(words))
+        is_known = bool(about)
+        about = about or tuple(explaining.parts_of_messages(words))
     text = "\n".join(about) + "\n" if about else explained.render(found.report)
-    return Explanation(text, found, bool(about) or is_known)
+    return Explanation(text, found, is_known)
 
 
 def diff(a: Checkup | PathLike, b: Checkup | PathLike) -> Compared:

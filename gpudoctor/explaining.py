@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpudoctor.errors import UserError
 from gpudoctor.model import Check, Problem
-from gpudoctor.spelling import unknown
+from gpudoctor.spelling import is_typo, unknown
 
 _MOST_BLANK_BYTES = 4 << 20
 
@@ -96,7 +96,8 @@ def _subjects(what: Sequence[str]) -> list[Check | Problem | Practice | Code]:
     meant = codes.of_number(name)
     if len(meant) > 1:
         raise UserError(f"{name!r} is ambiguous: {', '.join(map(codes.shown, meant))}; give one of these")
-    if not meant and re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
+    is_id = re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", name) or (re.fullmatch(r"[a-z0-9]+", name) and is_typo(name, named))
+    if is_id and not meant:
         raise UserError(unknown("check, problem or practice", name, named))
     return [*meant]
 
@@ -130,26 +131,21 @@ def _finds(check: Check) -> set[str]:
     return {problem.id for problem in catalog.found_by(check)}
 
 
-def about_words(text: str) -> list[str]:
-    """What can be said about a text that no check recognises; nothing if it is not part of anything known."""
-    return _mentioned(text) or _part_of(text)
-
-
-def _mentioned(text: str) -> list[str]:
+def mentioned(text: str) -> list[str]:
     """What is known about the codes in a sentence that no check recognises."""
     from gpudoctor import codes
 
     return list(_apart(codes.lines(code) for code in codes.mentioned(text)))
 
 
-def _part_of(text: str) -> list[str]:
-    """The known messages that contain the given words."""
+def parts_of_messages(text: str) -> list[str]:
+    """The known messages that contain the given words; nothing if none does."""
     from gpudoctor.knowledge import messages
 
     found = messages.with_words(text)
     if not found:
         return []
-    lines = ["Too little to go on. Known messages that contain these words:"]
+    lines = ["Nothing in this text is recognised. Known messages that contain these words:"]
     for sample, problem in found:
         lines += ["", f"  {sample}", f"    usually: gpudoctor explain {problem}"]
     return [*lines, "", "Give the full message, or the log that contains it: gpudoctor explain FILE"]

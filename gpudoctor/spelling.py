@@ -16,6 +16,11 @@ def nearest(name: str, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(begun + difflib.get_close_matches(name, known, n=3, cutoff=_SIMILAR) + inside))[:3]
 
 
+def is_typo(name: str, names: Iterable[str]) -> bool:
+    """Whether one of the names is nearly the same; being a part of one does not count."""
+    return bool(difflib.get_close_matches(name, list(names), n=1, cutoff=_SIMILAR))
+
+
 def unknown(what: str, name: str, names: Iterable[str]) -> str:
     """One line about an unknown name, with the most similar known ones."""
     near = nearest(name, names)

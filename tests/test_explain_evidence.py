@@ -91,7 +91,9 @@ def test_nothing_known_is_said_and_is_no_success(tmp_path: Path) -> None:
     result = run("explain", str(file))
     assert result.exit_code == 3
     assert "Nothing in this text is recognised." in result.stdout
-    assert run("explain", "what a nice day it is").exit_code == 3
+    for words in ("what a nice day it is", "error", "device", "CUDA"):
+        said = run("explain", words)
+        assert (said.exit_code, "Nothing in this text is recognised." in said.stdout) == (3, True), words
 
 
 @each(
@@ -208,7 +210,8 @@ def test_the_log_of_a_gpu_that_the_bus_no_longer_has_counts(log: Path, tmp_path:
 
 def test_part_of_a_message_leads_to_the_messages_that_it_is_part_of() -> None:
     result = run("explain", "cuda unknown ERROR")
-    assert result.exit_code == 0
+    assert result.exit_code == 3
+    assert result.stdout.startswith("Nothing in this text is recognised. Known messages")
     assert "CUDA unknown error - this may be due to" in result.stdout
     assert "usually: gpudoctor explain " in result.stdout
 

@@ -159,6 +159,7 @@ def test_one_bad_file_costs_one_node(tmp_path: Path) -> None:
     (tmp_path / "a6.json").write_bytes(b'{"schema": "gpudoctor.snapshot/1", "version": 3}')
     done = run("fleet", "merge", str(tmp_path), "-w", "a[1-7]", "--format", "json")
     told = {node["name"]: node["state"] for node in json.loads(done.stdout)["nodes"]}
+    assert not any(node["lost_gpus"] for node in json.loads(done.stdout)["nodes"] if node["state"] == "invalid")
     assert told == {
         **dict.fromkeys(("a1", "a2", "a3"), "answered"),
         **dict.fromkeys(("a4", "a5", "a6"), "invalid"),

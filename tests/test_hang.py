@@ -348,6 +348,7 @@ def test_a_log_explains_its_own_watchdogs(tmp_path: Path) -> None:
     paths = [tmp_path / f"rank{rank}.log" for rank in (0, 2)]
     for path in paths:
         path.write_text(TIMEOUT.format(rank=path.stem[-1]) + "\n")
+    (tmp_path / "train.py").write_text("# RuntimeError: CUDA error: out of memory\n")  # is no log
     done = CliRunner().invoke(main, ["hang", str(tmp_path), "--format", "json"])
     (entry,) = json.loads(done.stdout)["diagnosis"]
     assert (entry["problem"], entry["message"]) == (

@@ -86,10 +86,11 @@ def command(
     shown = output.saved(found, how, save)
     is_known = explaining.explained_anything(shown.report)
     if form == "text" and not is_known and not explaining.are_files(what or ("-",)):
-        words = explaining.about_words(" ".join(what))
-        if words:
+        text = " ".join(what)
+        codes = explaining.mentioned(text)
+        if words := codes or explaining.parts_of_messages(text):
             output.deliver("".join(f"{line}\n" for line in words), destination)
-            return
+            context.exit(0 if codes else 3)
     output.deliver(shown.render("json") if form == "json" else _rendered(shown, destination, verbose), destination, shown)
     context.exit(0 if is_known else 3)
 

@@ -22,7 +22,7 @@ Python (py-spy, if installed), what its GPUs do (NVML), how many operations each
 PyTorch's flight recorder dumped. Then it says which process holds up the others, where, and what to do.
 
 FILE is a dump of the flight recorder (pickle or JSON), a log of a rank, or a folder of them: of all ranks, so that they can be
-compared. Nothing in a pickle is executed.
+compared. In a folder, dumps and files named like logs are read. Nothing in a pickle is executed.
 """
 _EPILOG = """\
 \b

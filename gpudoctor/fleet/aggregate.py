@@ -139,7 +139,9 @@ def _placed(problem: Problem, dead: Sequence[int]) -> Problem:
 
 
 def _lost(node: Seen, gpus: int) -> tuple[int, ...]:
-    """The GPUs that cannot be used. Of a node that gave no answer nothing is known, so all of them."""
+    """The GPUs that cannot be used. Of a node that gave no answer nothing is known, so all of them; a file says nothing of it."""
+    if node.state is State.INVALID:
+        return ()
     if not node.state.has_answered or node.state is State.NO_GPU or _lists_none(node):
         return tuple(range(gpus))
     return losing.lost(node.problems, node.dead, gpus)

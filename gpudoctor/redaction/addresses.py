@@ -49,7 +49,7 @@ _SAID_GUID = re.compile(
     r"""
     (?<![a-z])( (?: node | port | system | sys | image | s | d | ib | peer )?[_ ]?gu?id[\w ]{0,40}[=:,]?\s{0,40}"? )
     ( 0x[0-9a-f]{12,16} | [0-9a-f]{16} )\b
-    | ( \b(?:Ca|Switch|Rt)\s{0,20}:?\s{1,40}(?:\d+\s{1,40})?"? | \b[HSR]- )( (?:0x)?[0-9a-f]{16} )\b     # ibnetdiscover, iblinkinfo
+    | ( \b(?:Ca|Switch|Rt)\s{0,20}:?\s{1,40}(?:\d+\s{1,40})?"? | \b[HSR]- )( (?:0x)?[0-9a-f]{16} )\b  # ibnetdiscover, iblinkinfo
     """,
     re.IGNORECASE | re.VERBOSE,
 )

@@ -17,7 +17,7 @@ _COLUMNS = {
     "pclk": "clocks.sm",
     "fb": "memory.used",
 }
-_HEAD = re.compile(r"^\s*#\s*(?:Date\s+)?(?:Time\s+)?gpu\s+(?!.*\bpid\b)\w+")
+_HEAD = re.compile(r"^\s*#\s*(?:Date\s+)?(?:Time\s+)?gpu\s+(?=\w)(?!.*\bpid\b)")
 _PROGRAMS = re.compile(r"^\s*#\s*gpu\s+pid\s+type\b")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
@@ -14,6 +15,10 @@ from gpudoctor.evidence import Evidence
 from gpudoctor.jobs.hanging import logs, recorder
 
 MOST_FILES = 2048
+# Of a folder, only these are read, and the dumps in it.
+_LOG = re.compile(
+    r".*\.(?:log|txt|out|err|stdout|stderr|[oe]\d+)(?:[.-]\d+)?(?:\.gz)?|(?:slurm-|rank)[\w.-]*|std(?:out|err)", re.IGNORECASE
+)
 
 
 class Given(NamedTuple):
@@ -49,7 +54,7 @@ def _seen(pieces: Iterable[bytes], reading: logs.Found) -> Any:
 
 
 def _files(paths: Iterable[str]) -> Iterable[str]:
-    """A folder stands for the files in it."""
+    """A folder stands for the dumps and logs in it."""
     found = list(chain.from_iterable(_in_folder(path) if Path(path).is_dir() else [path] for path in paths))
     if len(found) > MOST_FILES:
         raise UserError(f"{len(found)} files are too many; give at most {MOST_FILES}")
@@ -58,11 +63,14 @@ def _files(paths: Iterable[str]) -> Iterable[str]:
 
 def _in_folder(folder: str) -> list[str]:
     try:
-        found = sorted(entry.path for entry in os.scandir(folder) if entry.is_file())
+        files = sorted(entry.path for entry in os.scandir(folder) if entry.is_file())
     except OSError as failure:
         raise UserError(f"{folder}: {failure.strerror}") from None
+    if len(files) > MOST_FILES:
+        raise UserError(f"{len(files)} files in {folder} are too many; give at most {MOST_FILES}")
+    found = [path for path in files if _LOG.fullmatch(Path(path).name) or _is_dump(path)]
     if not found:
-        raise UserError(f"{folder} contains no files")
+        raise UserError(f"{folder} contains no dumps of the flight recorder and no logs (*.log, *.txt, *.out, *.err)")
     return found
 
 

@@ -193,7 +193,7 @@ _SETS = re.compile(
 _ADDS = re.compile(
     r"""
     (?: (?:prepend|append)_path\s*\(\s*["']LD_LIBRARY_PATH["']\s*,\s*["'](?P<lua>[^"'\n]+)["']
-      | (?:prepend|append)-path\s+(?:-\S+\s+)*LD_LIBRARY_PATH\s+(?P<tcl>\S+) )
+      | (?:prepend|append)-path\s+(?:-\S{1,40}\s+){0,6}LD_LIBRARY_PATH\s+(?P<tcl>\S+) )
     """,
     re.VERBOSE,
 )

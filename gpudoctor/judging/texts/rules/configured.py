@@ -183,7 +183,7 @@ def other_python(facts: Facts) -> Iterator[Finding]:
 _FOLDER = re.compile(r"(?P<folder>/etc/cdi|/var/run/cdi|/run/cdi)\b")
 _ROOTS_FILE = re.compile(
     r"""
-    ^-rw-(?:r--|r-x|---|rw-)---[.+]?\s+\d+\ root\ root\s[^\n]*?(?P<name>[\w.-]*\.(?:ya?ml|json))\s*$
+    ^-rw-(?:r--|r-x|---|rw-)---[.+]?\s+\d+\ root\ root\s[^\n]{0,200}?(?P<name>[\w.-]{0,100}\.(?:ya?ml|json))[ \t]*$
     """,
     re.MULTILINE | re.VERBOSE,
 )
@@ -238,7 +238,8 @@ def runtime_not_chosen(facts: Facts) -> Iterator[Finding]:
 _NO_NAME = re.compile(
     r"""
     Temporary\ failure\ resolving\ '(?P<apt>[^']+)'
-    | Curl\ error\ \(6\):\ Could(?:n't|\ not)\ resolve\ host(?:name)?[^\n]*?(?P<dnf>[\w-]+(?:\.[\w-]+)+)
+    | Curl\ error\ \(6\):\ Could(?:n't|\ not)\ resolve\ host(?:name)?[^\n]{0,200}?
+      (?P<dnf>(?<![\w-])[\w-]{1,63}(?:\.[\w-]{1,63}){1,12})
     | curl:\ \(6\)\ Could\ not\ resolve\ host:\ (?P<curl>\S+)
     | wget:\ unable\ to\ resolve\ host\ address\ ['‘](?P<wget>[^'’]+)
     | DNS:\ transient\ error\ \(try\ again\ later\)

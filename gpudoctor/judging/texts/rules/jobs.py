@@ -13,7 +13,8 @@ from gpudoctor.model import Confidence, Finding, Fix
 
 _OUT_OF_MEMORY = re.compile(
     r"""
-    (?<![\d.])(?P<total>[\d.]{1,12})\ GiB\ total\ capacity;\ (?P<allocated>[\d.]+)\ (?P<allocated_unit>[GM])iB\ already\ allocated;
+    (?<![\d.])(?P<total>[\d.]{1,12})\ GiB\ total\ capacity;
+    \ (?P<allocated>[\d.]+)\ (?P<allocated_unit>[GM])iB\ already\ allocated;
     \ (?P<free>[\d.]+)\ (?P<free_unit>[GMK]i)?(?:B|bytes)\ free;\ (?P<reserved>[\d.]+)\ (?P<reserved_unit>[GM])iB\ reserved
     """,
     re.VERBOSE,
