@@ -6,6 +6,7 @@ import gzip
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import machine
@@ -18,7 +19,7 @@ import gpudoctor
 from gpudoctor.checkup import load
 from gpudoctor.errors import UserError
 from gpudoctor.files import opening, snapshot
-from gpudoctor.model import Status
+from gpudoctor.model import Reply, Status
 from gpudoctor.report import formats
 
 REPORTS = Path(__file__).parent / "reports"
@@ -302,3 +303,11 @@ def test_tables_of_a_report_need_not_be_whole(tmp_path: Path) -> None:
     ]
     (tmp_path / "report.json").write_text(json.dumps(plain))
     assert run("report", str(tmp_path / "report.json"), "--format", "text").exit_code in (0, 1)
+
+
+def test_an_endless_line_of_a_snapshot_is_cut() -> None:
+    taken = machine.load("no-gpu")
+    of_dmesg = {"a": ["x" * 100_000, "\n" * 100_000, "short\n" * 10_000]}
+    data = snapshot.dump(replace(taken, replies={**taken.replies, "not-known": Reply("ok", of_dmesg)}))
+    long, blank, short = opening.parsed(data, "x").replies["not-known"].value["a"]  # type: ignore[union-attr]
+    assert (len(long) <= 20_003, len(blank) < 200, short) == (True, True, "short\n" * 10_000)

@@ -15,6 +15,7 @@ from gpudoctor import source
 from gpudoctor.errors import UserError
 from gpudoctor.facts import shapes
 from gpudoctor.files import bundle, page, snapshot
+from gpudoctor.files.long_lines import without_long_lines
 from gpudoctor.model import REPORT_SCHEMA, SNAPSHOT_SCHEMA, Reply, Report, Snapshot
 from gpudoctor.plain import plain
 from gpudoctor.protocol import MOST_LEVELS, unkept
@@ -131,6 +132,7 @@ def _snapshot(data: bytes, path: str) -> Snapshot:
     answers = (taken.replies, taken.measured, taken.host, taken.experiments)
     must_be_kept([reply.value for replies in answers for reply in replies.values()], path)
     must_be_a_time(taken.taken, path)
+    taken = without_long_lines(taken, data)
     replies, host = shapes.all_fitting(taken.replies), shapes.all_fitting(taken.host)
     measured, experiments = shapes.all_measured_fitting(taken.measured), shapes.all_experiments_fitting(taken.experiments)
     return replace(taken, replies=replies, host=host, measured=measured, experiments=experiments)

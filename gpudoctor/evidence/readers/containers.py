@@ -32,7 +32,13 @@ _GPU_OF_COMPOSE = re.compile(
     """,
     re.MULTILINE | re.VERBOSE,
 )
-_VISIBLE = re.compile(r"(?m)^[ \t]*(?:-[ \t]*)?[\"']?((?:CUDA|NVIDIA)_VISIBLE_DEVICES)(?::\s*|=)[\"']?([\w,.$-]+)")
+_VISIBLE = re.compile(
+    r"""
+    ^[ \t]* (?:-[ \t]*)? ["']? ((?:CUDA|NVIDIA)_VISIBLE_DEVICES)
+    (?::\s*|=) ["']? ([\w,.$-]+)
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
 _OF_INSPECT = re.compile(
     r"""
     ^\s*"(?:DeviceRequests|Runtime|PathOnHost)":[ ]

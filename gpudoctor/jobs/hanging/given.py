@@ -17,7 +17,11 @@ from gpudoctor.jobs.hanging import logs, recorder
 MOST_FILES = 2048
 # Of a folder, only these are read, and the dumps in it.
 _LOG = re.compile(
-    r".*\.(?:log|txt|out|err|stdout|stderr|[oe]\d+)(?:[.-]\d+)?(?:\.gz)?|(?:slurm-|rank)[\w.-]*|std(?:out|err)", re.IGNORECASE
+    r"""
+    .*\.(?:log|txt|out|err|stdout|stderr|[oe]\d+)(?:[.-]\d+)?(?:\.gz)?
+    | (?:slurm-|rank)[\w.-]* | std(?:out|err)
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 
 

@@ -33,7 +33,13 @@ _AS_LIST = re.compile(
     re.VERBOSE,
 )
 _LISTED = re.compile(r"(?m)^GPU (\d+): ([^\n(]+) \(UUID")
-_ROW = re.compile(r"(?m)^[ \t]*(?:cuda:)?(\d+)[:,]?[ \t]+['\"]?([^\s'\"](?:[^\n'\"]*[^\s'\"])?)['\"]?[ \t]*$")
+_ROW = re.compile(
+    r"""
+    ^[ \t]* (?:cuda:)?(\d+)[:,]?[ \t]+
+    ["']? ( [^\s'"] (?:[^\n'"]*[^\s'"])? ) ["']?[ \t]*$
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
 _CHOSEN = re.compile(r"CUDA_VISIBLE_DEVICES=[\"']?(\d+(?:,\d+)+)")
 _INSTANCES = re.compile(r"CUDA_VISIBLE_DEVICES[=:]\s*[\"']?(MIG-[\w/-]+,MIG-[\w/,-]+)")
 _SECOND = re.compile(
