@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from gpudoctor.knowledge import questions
 from gpudoctor.model import Check, Diagnosis, Finding, Reply, Skip, Snapshot
 
 MOST = 3
+GPU = "nvml:gpu"
 # Most checks read these to find out where they are; they show a fault only if its evidence names their values.
 _OF_THE_PLACE = {
     *("container-marks", "mounts", "uname", "interpreter", "processor", "environment", "chosen-python", "identity"),
@@ -30,8 +31,20 @@ _WORDS = re.compile(r"[\w./:+@%-]{3,}")
 _TELLING = re.compile(r"[\d/_]")
 
 
+class _Fields(dict[str, Any]):
+    """What NVML answers about a GPU; calls `note` with each part that is read."""
+
+    def __init__(self, answers: Mapping[str, Any], note: Callable[[str], None]) -> None:
+        super().__init__(answers)
+        self._note = note
+
+    def __getitem__(self, name: str) -> Any:
+        self._note(name)
+        return super().__getitem__(name)
+
+
 class _Noting(Replies):
-    """Replies that note which questions were read, the latest last."""
+    """Replies that note which questions were read, and which parts of them (`nvml:gpu3.NvLinks`), the latest last."""
 
     def __init__(self, replies: Mapping[str, Reply]) -> None:
         super().__init__(replies)
@@ -39,7 +52,10 @@ class _Noting(Replies):
 
     def get(self, question: str) -> Reply:
         self._note(question)
-        return super().get(question)
+        reply = super().get(question)
+        if not question.startswith(GPU) or not isinstance(reply.value, dict):
+            return reply
+        return replace(reply, value=_Fields(reply.value, lambda name: self._note(f"{question}.{name}")))
 
     def is_missing(self, question: str) -> bool:
         self._note(question)
@@ -71,8 +87,9 @@ def _places(entry: Diagnosis, check: Check, facts: Facts, taken: Snapshot) -> It
         replies = {**taken.host, **taken.replies}
         texts = [question for question in replies if question.startswith("text:")]
         read = texts if facts.texts.alone else _read(entry, check, facts, taken)
+        fields = [question.partition(".")[2] for question in read if question.startswith(GPU) and "." in question]
         for question in _telling(entry, read, replies):
-            yield from _in(question, entry, replies)
+            yield from [questions.of_fields(fields)] if question.startswith(GPU) else _in(question, entry, replies)
 
 
 def _read(entry: Diagnosis, check: Check, facts: Facts, taken: Snapshot) -> list[str]:
@@ -114,7 +131,7 @@ def _telling(entry: Diagnosis, read: Iterable[str], replies: Mapping[str, Reply]
 
 
 def _is_other_gpu(question: str, gpu: int) -> bool:
-    return question.startswith("nvml:gpu") and question != f"nvml:gpu{gpu}"
+    return question.startswith(GPU) and question != f"{GPU}{gpu}"
 
 
 def _values(entry: Diagnosis) -> set[str]:

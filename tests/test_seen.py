@@ -9,7 +9,9 @@ from gpudoctor import doctor
 from gpudoctor.report import findings, formats, terminal
 
 PLACES = {
-    "nvlink-link-down": ("nvidia-smi -q",),
+    "nvlink-link-down": ("nvidia-smi nvlink -s",),
+    "power-limit-lowered": ("nvidia-smi -q -d POWER",),
+    "gpu-too-hot": ("nvidia-smi -q -d PERFORMANCE,TEMPERATURE",),
     "module-blacklisted": ("/lib/modprobe.d/blacklist-nvidia.conf",),
     "proxmox-vfio-ids-left-over": ("lspci -nnk",),
     "xid-74-nvlink-error": ("journalctl -k",),

@@ -5,7 +5,7 @@ A person types the first command; the others are further forms whose output the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
 SMI = ("nvidia-smi", "nvidia-smi -q", "nvidia-smi -q -x", "nvidia-smi -L", "nvidia-smi --query-gpu=… --format=csv")
@@ -185,6 +185,42 @@ SEEN_IN: Mapping[str, str] = {
 }
 """Question -> the command, file or program with which a person sees the answer, if not by the first of `commands`. A * stands for
 the rest of the question."""
+
+
+_SECTION = "nvidia-smi -q -d "
+OF_FIELDS = {
+    "NvLink*": "nvidia-smi nvlink -s",
+    **dict.fromkeys(("Temperature*", "MarginTemperature"), "nvidia-smi -q -d TEMPERATURE"),
+    **dict.fromkeys(("Power*", "EnforcedPowerLimit"), "nvidia-smi -q -d POWER"),
+    "Current*Reasons": "nvidia-smi -q -d PERFORMANCE",
+    "*Clock*": "nvidia-smi -q -d CLOCK",
+    "*Ecc*": "nvidia-smi -q -d ECC",
+    "RetiredPages*": "nvidia-smi -q -d PAGE_RETIREMENT",
+    **dict.fromkeys(("RemappedRows", "RowRemapper*", "RepairStatus"), "nvidia-smi -q -d ROW_REMAPPER"),
+    "*RunningProcesses": "nvidia-smi",
+    "UtilizationRates": "nvidia-smi -q -d UTILIZATION",
+    "*MemoryInfo*": "nvidia-smi -q -d MEMORY",
+    "ComputeMode": "nvidia-smi -q -d COMPUTE",
+}
+"""Part of what NVML answers about a GPU -> the command that shows this part."""
+
+
+def of_fields(fields: Iterable[str]) -> str:
+    """The command for the first of these parts that has one of its own; for two, if they are sections of one output.
+
+    >>> of_fields(["PciInfo", "NvLinks"]), of_fields(["Name"])
+    ('nvidia-smi nvlink -s', 'nvidia-smi -q')
+    >>> of_fields(["CurrentClocksEventReasons", "Temperature", "PowerUsage"])
+    'nvidia-smi -q -d PERFORMANCE,TEMPERATURE'
+    """
+    shown = dict.fromkeys(map(_of_field, fields))
+    first, second = [*filter(None, shown), SEEN_IN["nvml:gpu*"], ""][:2]
+    both = first.startswith(_SECTION) and second.startswith(_SECTION)
+    return f"{first},{second.removeprefix(_SECTION)}" if both else first
+
+
+def _of_field(field: str) -> str:
+    return next((command for pattern, command in OF_FIELDS.items() if fnmatchcase(field, pattern)), "")
 
 
 def seen_in(question: str) -> str:
