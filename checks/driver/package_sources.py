@@ -111,7 +111,8 @@ def of_another_release(facts: Facts, found: Iterable[Source]) -> Iterator[Findin
 
 
 def summary(facts: Facts) -> str:
-    return f"{len(sources(facts.replies))} sources of NVIDIA, each with its key"
+    count = len(sources(facts.replies))
+    return f"{count} of NVIDIA's sources, with their keys" if count else "none of NVIDIA's sources is set up"
 
 
 CHECK = Check(judge=judge, summary=summary, problems=(MALFORMED, OTHER_RELEASE))
