@@ -29,6 +29,7 @@ class Package(Guarded):
     build: str | None = None
     file: str | None = None
     stated_requires: tuple[str, ...] | None = None
+    tags: tuple[str, ...] = ()  # what its wheel was built for
 
     @property
     def requires(self) -> tuple[str, ...]:
@@ -108,6 +109,7 @@ def _package(record: Mapping[str, Any]) -> Package:
         build=record.get("build"),
         file=origin.get("file"),
         stated_requires=None if requires is None else tuple(requires),
+        tags=tuple(record.get("tags") or ()),
     )
 
 

@@ -206,7 +206,7 @@ OF_FIELDS = {
 
 
 def of_fields(fields: Iterable[str]) -> str:
-    """The command for the first of these parts that has one of its own; for two, if they are sections of one output.
+    """The command that shows the first of these parts for which there is one; for two, if they are sections of one output.
 
     >>> of_fields(["PciInfo", "NvLinks"]), of_fields(["Name"])
     ('nvidia-smi nvlink -s', 'nvidia-smi -q')
