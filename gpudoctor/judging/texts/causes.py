@@ -10,6 +10,28 @@ from gpudoctor.model import Finding
 
 OF_MODULE = ("module-not-built-after-kernel-update", "dkms-build-failed-new-kernel", "package-kernel-headers-missing")
 CAUSES: Mapping[str, tuple[str, ...]] = {
+    "cgroup-slice-denies-devices": (
+        "gpu-missing-from-driver",
+        "container-gpu-did-not-arrive",
+        "container-lost-gpu-access",
+        "container-gpu-device-denied",
+        "dev-nvidia-permission-denied",
+        "cuda-init-failed",
+    ),
+    "cuda-library-of-another-major": (
+        "cuda-library-not-found",
+        "tensorflow-cuda-libraries-missing",
+        "onnxruntime-cuda-ep-lib-missing",
+        "ctranslate2-cuda-libraries-missing",
+        "jax-cuda-libraries-missing",
+    ),
+    "cuda-visible-devices-hides-requested-gpu": ("nccl-duplicate-gpu", "nccl-failed"),
+    "docker-reads-another-configuration": ("docker-runtime-not-configured", "docker-selects-no-gpu-driver"),
+    "engine-too-old-for-cdi": ("docker-cdi-switched-off",),
+    "k8s-pod-older-than-plugin": ("k8s-gpu-unhealthy", "k8s-no-free-gpu"),
+    "no-nvidia-gpu": ("kernel-module-not-loaded", "no-driver-found", "nvml-driver-not-loaded"),
+    "oci-hook-left-behind": ("container-start-unexplained",),
+    "program-runs-with-another-python": ("torch-cpu-only-wheel", "framework-sees-no-gpu"),
     "arch-module-package-of-another-kernel": (*OF_MODULE, "kernel-module-not-loaded", "no-driver-found"),
     "cdi-folder-not-searched": ("cdi-device-unresolvable", "cdi-spec-missing", "cdi-device-unknown"),
     "cdi-spec-not-readable": ("cdi-spec-missing", "cdi-device-unresolvable"),

@@ -10,7 +10,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.judging.driver.graphics_modes import KEEPS_OUT
 from gpudoctor.judging.texts.rules.said import complains, passages
-from gpudoctor.model import Confidence, Finding
+from gpudoctor.model import Confidence, Finding, Fix, Status
 
 OF_DRIVER = re.compile(
     r"""
@@ -137,9 +137,25 @@ def outside_of_wsl_folder(facts: Facts) -> Iterator[Finding]:
     text = "\n".join(passages(facts))
     if _NO_LIBCUDA.search(text) and _LISTED_IN_WSL.search(text):
         words = "the driver's libcuda is in /usr/lib/wsl/lib, and the program does not look there"
-        yield facts.problems["wsl-libcuda-not-symlink"].found(words, confidence=Confidence.LIKELY)
+        problem = facts.problems["wsl-libcuda-not-symlink"]
+        if "cannot find -lcuda" not in text and facts.shown.lacks_libcuda:
+            problem = replace(problem, title=NOT_SEARCHED, why=WHY_NOT_SEARCHED, fixes=(SEARCH_IT,), status=Status.FAIL)
+        yield problem.found(words, confidence=Confidence.LIKELY)
 
 
+NOT_SEARCHED = "The loader does not search WSL's folder with the driver's libraries"
+WHY_NOT_SEARCHED = (
+    "WSL adds /usr/lib/wsl/lib to the loader's folders when it starts. Where that is switched off or its file was deleted, only "
+    "shells that set LD_LIBRARY_PATH find libcuda, and services do not."
+)
+SEARCH_IT = Fix(
+    "Add the folder to those of the loader",
+    "echo /usr/lib/wsl/lib | sudo tee /etc/ld.so.conf.d/ld.wsl.conf && sudo ldconfig",
+    verify="ldconfig -p | grep libcuda",
+    undo="sudo rm /etc/ld.so.conf.d/ld.wsl.conf && sudo ldconfig",
+    kind="set",
+    needs=("root",),
+)
 _NO_LIBCUDA = re.compile(r"libcuda\.so(?:\.1)?: cannot open shared object|cannot find -lcuda")
 _LISTED_IN_WSL = re.compile(r"/usr/lib/wsl/lib/?[^\n]*(?:\n[^$\n]*){0,12}\blibcuda\.so\b")
 

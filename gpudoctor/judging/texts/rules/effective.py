@@ -56,7 +56,7 @@ STATIC = Problem(
     fixes=(
         Fix(
             "Let the device plugin pass the device nodes to kubelet (with the GPU operator, use CDI instead)",
-            "helm upgrade -i nvdp nvdp/nvidia-device-plugin -n nvidia-device-plugin --reuse-values --set passDeviceSpecs=true",
+            "helm upgrade -i nvdp nvdp/nvidia-device-plugin -n nvidia-device-plugin --reuse-values --set compatWithCPUManager=true",
             verify="kubectl get pods -n nvidia-device-plugin",
             kind="manual",
         ),
@@ -134,7 +134,13 @@ _OF_DRIVERS = re.compile(
     """,
     re.VERBOSE,
 )
-_STARTED_AGAIN = re.compile(r"(?i)\bre-?boot|\bupdate-grub\b|grub2?-mkconfig|proxmox-boot-tool")
+_STARTED_AGAIN = re.compile(
+    r"""
+    \brebooted\b | \bafter\ (?:a\ |the\ |my\ |several\ )?re-?boot
+    | (?:^[^\n]*[\#$]\ |&&\ )(?:sudo\ )?(?:systemctl\ )?reboot\b | \bproxmox-boot-tool\ status\b
+    """,
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+)
 _BY_SYSTEMD_BOOT = re.compile(r"initrd=\\|configured with: uefi|systemd-boot|/boot/loader/entries")
 
 
@@ -166,7 +172,7 @@ _LOST = re.compile(
 def static_cpu_manager(facts: Facts) -> Iterator[Finding]:
     """kubelet has the policy static, and a container cannot open its GPU any more."""
     text = "\n".join(passages(facts))
-    if _STATIC.search(text) and _LOST.search(text) and "PASS_DEVICE_SPECS" not in text and "passDeviceSpecs" not in text:
+    if _STATIC.search(text) and _LOST.search(text) and "PASS_DEVICE_SPECS" not in text and "compatWithCPUManager" not in text:
         words = "kubelet's CPU manager has the policy static, and a container can no longer open its GPU"
         yield STATIC.found(words, confidence=Confidence.LIKELY)
 
@@ -182,7 +188,7 @@ _NODES = re.compile(
 _INSIDE = re.compile(r"\b(?:docker|podman|kubectl|nerdctl|crictl)\b[^\n]*\b(?:exec|run)\b")
 _CUDA_FAILS = re.compile(
     r"""
-    \b999\b | unknown\ error | is_available\(\) | no\ CUDA-capable | cuInit | library=cpu
+    \(999\) | error\ 999\b | cudaErrorUnknown | unknown\ error | is_available\(\) | no\ CUDA-capable | cuInit | library=cpu
     """,
     re.IGNORECASE | re.VERBOSE,
 )
@@ -192,7 +198,8 @@ def no_uvm_inside(facts: Facts) -> Iterator[Finding]:
     """A listing inside a container has the GPU's nodes without nvidia-uvm, and that of the host has it."""
     text = "\n".join(passages(facts))
     prompts = list(_PROMPT.finditer(text))
-    inside, outside = set(), set()
+    inside: set[str] = set()
+    outside: set[str] = set()
     for match, following in zip(prompts, [*prompts[1:], None], strict=False):
         if not re.search(r"\bls\b[^\n]*/dev", match["command"]):
             continue

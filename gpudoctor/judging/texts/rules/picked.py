@@ -98,8 +98,19 @@ _STUB = re.compile(
 )
 
 
+_DOES_NOT_START = re.compile(
+    r"""
+    insufficient | stub\ library | failed\ (?:to\ initialize|call\ to\ cuInit) | no\ (?:usable|CUDA-capable)
+    | CUDA\ error | cuInit | is_available\(\)[^\n]*(?:\n[^\n]*)?\bFalse | \b34\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
 def stub_library(facts: Facts) -> Iterator[Finding]:
-    """ldd, or the maps of a process, shows the toolkit's stub in place of the driver's libcuda."""
+    """CUDA fails, and ldd or the maps of a process show the toolkit's stub in place of the driver's libcuda."""
+    if not any(_DOES_NOT_START.search(text) for text in passages(facts)):
+        return
     for text in passages(facts):
         if found := _STUB.search(text):
             folder = found["path"].rpartition("/")[0]
