@@ -56,7 +56,8 @@ STATIC = Problem(
     fixes=(
         Fix(
             "Let the device plugin pass the device nodes to kubelet (with the GPU operator, use CDI instead)",
-            "helm upgrade -i nvdp nvdp/nvidia-device-plugin -n nvidia-device-plugin --reuse-values --set compatWithCPUManager=true",
+            "helm upgrade -i nvdp nvdp/nvidia-device-plugin -n nvidia-device-plugin --reuse-values "
+            "--set compatWithCPUManager=true",
             verify="kubectl get pods -n nvidia-device-plugin",
             kind="manual",
         ),

@@ -85,7 +85,7 @@ OTHER_CARD = Problem(
         ),
         Fix("Unset the variable, so that the compositor looks for a card itself", "unset <variable>", kind="set", where="shell"),
     ),
-    references=("https://wiki.hypr.land/Configuring/Multi-GPU/", "https://gitlab.freedesktop.org/wlroots/wlroots"),
+    references=("https://wiki.archlinux.org/title/Hyprland", "https://github.com/hyprwm/Hyprland/issues/6708"),
 )
 PROBLEMS = (ELSEWHERE, NOT_SEARCHED, OTHER_CARD)
 
