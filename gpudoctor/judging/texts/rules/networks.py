@@ -129,6 +129,21 @@ def missing_interface(facts: Facts) -> Iterator[Finding]:
         yield facts.problems["nccl-socket-interface-missing"].found(words, evidence, confidence=Confidence.LIKELY)
 
 
+_OF_GLOO = re.compile(r"\bGLOO_SOCKET_IFNAME=[\"']?([\w,.-]+)")
+
+
+def missing_interface_of_gloo(facts: Facts) -> Iterator[Finding]:
+    """GLOO_SOCKET_IFNAME names no interface of the machine; Gloo takes whole names."""
+    told = [match[1] for text in passages(facts) for match in _OF_GLOO.finditer(text)]
+    value = known(lambda: facts.environment.get("GLOO_SOCKET_IFNAME")) or (told[-1] if told else "")
+    there = [path.rsplit("/", 1)[-1] for path in known(lambda: facts.replies.value("glob:/sys/class/net/*"), [])]
+    named = [name for name in value.split(",") if name]
+    if "lo" in there and named and not set(named) & set(there):
+        words = f"GLOO_SOCKET_IFNAME is {value!r}; the interfaces are {', '.join(there)}"
+        evidence = {"there": next((name for name in there[::-1] if not _LOCAL.fullmatch(name)), "lo")}
+        yield facts.problems["gloo-socket-interface-missing"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
 def only_loopback(facts: Facts) -> Iterator[Finding]:
     """`ip addr` lists the loopback alone, and NCCL failed: it ignores the loopback unless it is named."""
     text = "\n".join(passages(facts))
@@ -256,6 +271,7 @@ RULES = (
     local_bootstrap,
     other_releases,
     missing_interface,
+    missing_interface_of_gloo,
     only_loopback,
     slow_provider,
     wrong_gid,

@@ -49,7 +49,12 @@ def another_release(facts: Facts) -> Iterator[Finding]:
     releases, on_disk = _installed(facts), known(lambda: facts.driver.modinfo.get("version"))
     if on_disk and not releases:
         releases = {on_disk: "the module on disk"}
-    if loaded and releases and loaded not in releases and not facts.system.wsl:
+    if loaded and releases and not {loaded, on_disk} & {*releases} and facts.shown.is_in_container:
+        release, name = next(iter(releases.items()))
+        words = f"{name} {release} is installed in the container, and the host's kernel module is {loaded}"
+        evidence = {"module": loaded, "libraries": sorted(releases)}
+        yield facts.problems["driver-libraries-in-image"].found(words, evidence, confidence=Confidence.LIKELY)
+    elif loaded and releases and loaded not in releases and not facts.system.wsl:
         yield _not_loaded(facts, loaded, on_disk, releases)
 
 
