@@ -15,7 +15,20 @@ from gpudoctor.facts.known import known
 from gpudoctor.facts.launcher import SLURM, launcher
 from gpudoctor.facts.overview import readable
 from gpudoctor.filling import word
-from gpudoctor.fixes import available, clusters, driver, engines, environment, images, kernels, packages, permanent, windows, yum
+from gpudoctor.fixes import (
+    available,
+    clusters,
+    declared,
+    driver,
+    engines,
+    environment,
+    images,
+    kernels,
+    packages,
+    permanent,
+    windows,
+    yum,
+)
 from gpudoctor.fixes.common import ASK_PROVIDER
 from gpudoctor.fixes.distribution import Distribution, distribution
 from gpudoctor.fixes.environment import Environment
@@ -85,7 +98,7 @@ def fitting(fixes: tuple[Fix, ...], where: FixContext, evidence: Mapping[str, An
     kernel = where.machine.kernel or word(str(values.get("kernel") or values.get("kernel_too") or "")) or ""
     translated = list(clusters.spoken(kernels.spoken(translated, where.machine, kernel), where.cluster))
     there = images.spoken(available.installable(translated, where.machine), where.machine)
-    spoken = yum.spoken(there, where.machine)
+    spoken = declared.spoken(yum.spoken(there, where.machine), where.platform)
     suited = [fix.shown for fix in (spoken if "file" in evidence else permanent.also_where_set(spoken, where.set_in))]
     if "windows" in where.platform:
         return tuple(one for fix in suited for one in windows.translated(fix))
