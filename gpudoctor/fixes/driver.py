@@ -120,11 +120,16 @@ def of_cloud(host: Distribution, fix: Fix) -> Iterator[Fix]:
         yield replace(CLOUDS[host.cloud], verify=fix.verify)
 
 
+def _is_guessed(host: Distribution, source: ModuleType) -> bool:
+    """A text that names no distribution shows no .run file either: the commands for each distribution are better."""
+    return source is runfile and host.source != "runfile" and not host.family
+
+
 def module(host: Distribution, fix: Fix) -> Iterator[Fix]:
     """Installs the module for the running kernel, compiled or prebuilt, like that of the installed driver."""
-    if host.place != "host":
-        return
     source = of(host)
+    if host.place != "host" or _is_guessed(host, source):
+        return
     yield from _made(fix, source.module(host))
     if source in (debian, ubuntu):
         yield from _made(replace(fix, title=NEWEST_KERNEL), source.module_of_newest_kernel(host)._replace(reboot=True))
@@ -132,7 +137,7 @@ def module(host: Distribution, fix: Fix) -> Iterator[Fix]:
 
 def module_at_boot(host: Distribution, fix: Fix) -> Iterator[Fix]:
     """Installs the module after an interrupted upgrade."""
-    if host.place != "host":
+    if host.place != "host" or _is_guessed(host, of(host)):
         return
     made: Lines = of(host).module(host)
     before = "sudo apt install --fix-broken && " if host.family == "debian" and made.command else ""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from gpudoctor.facts import Facts, sessions
 from gpudoctor.facts.known import known
 from gpudoctor.facts.system import FAMILIES
+from gpudoctor.fixes import engines
 from gpudoctor.judging.texts.causes import with_shown_causes
 from gpudoctor.judging.texts.offered import in_order
 from gpudoctor.model import Finding, Fix
@@ -47,6 +48,11 @@ _WORDS = {
     "arch": r"\bpacman\b|Arch Linux|\byay\b|Manjaro|EndeavourOS|CachyOS",
     "nixos": r"\b[Nn]ixOS\b|nixos-rebuild|/nix/store",
 }
+_ENGINES = {
+    "docker": re.compile(r"\bpodman\b|--container-image|lxc\.cgroup|\bkubectl\b|in the container's spec"),
+    "podman": re.compile(r"--container-image|lxc\.cgroup|\bkubectl\b|in the container's spec"),
+}
+"""What is not offered to a user of an engine: other engines, Slurm's containers, LXC."""
 _NAMED = {
     "debian": r"Ubuntu|Mint|Debian|Pop!_OS",
     "rhel": r"Fedora|RHEL|CentOS|Rocky|AlmaLinux|Red Hat",
@@ -62,6 +68,7 @@ def fitted(finding: Finding, facts: Facts) -> Finding:
     fixes = finding.problem.fixes
     if not facts.texts.alone or len(fixes) < 2:
         return finding
+    all_fixes = fixes
     commands = sessions.commands([line for text in facts.texts.all for line in text.lines])
     families = set(known(lambda: facts.system.platform, ())) & FAMILIES.keys()
     text = ""
@@ -69,11 +76,13 @@ def fitted(finding: Finding, facts: Facts) -> Finding:
         from gpudoctor.judging.texts.rules.said import passages  # with all rules: only a text needs them
 
         text = "\n".join(passages(facts))
+    engine = engines.of_text(facts)
+    fixes = tuple(fix for fix in fixes if engine not in _ENGINES or not _ENGINES[engine].search(f"{fix.title}\n{fix.command}"))
     families = families if len(families) == 1 else {name for name, words in _WORDS.items() if re.search(words, text)}
     kept = tuple(fix for fix in fixes if _is_of(fix, families) and (not text or _is_shown(fix, text)))
-    kept = kept if any(fix.command for fix in kept) else fixes
+    kept = kept if any(fix.command for fix in kept) else all_fixes
     ordered = in_order(kept, text, commands) if text else kept
-    return finding if ordered == fixes else replace(finding, problem=replace(finding.problem, fixes=ordered))
+    return finding if ordered == all_fixes else replace(finding, problem=replace(finding.problem, fixes=ordered))
 
 
 def _is_shown(fix: Fix, text: str) -> bool:

@@ -80,6 +80,19 @@ WHY_NO_HEADERS = (
     "Extensions of PyTorch, DeepSpeed and others include Python.h. Distributions ship it in a separate package; Pythons of "
     "conda, uv and pyenv include it."
 )
+_DEPENDS = re.compile(
+    r"""
+    \b([a-z][\w-]*)(?:\ |==)(\d[\w.]*)\ depends\ on\ ((?:torch|numpy|transformers|nvidia-[\w-]+)==[\w.+]+)
+    """,
+    re.VERBOSE,
+)
+WITH_WANTED = Fix(
+    "Install it with the release that it depends on, and change the other's pin",
+    "<python> -m pip install <package> <requirement>",
+    kind="install",
+    needs=("network",),
+    verify="<python> -m pip check",
+)
 _CUSTOM_REDUCE = re.compile(r"custom_all_reduce")
 _SGLANG = re.compile(r"\bsglang\b", re.IGNORECASE)
 _CUDNN_FOLDER = re.compile(r"(?:^|[:=\s])/[^\s:]*cudnn", re.MULTILINE)
@@ -118,6 +131,10 @@ def with_ways_there(finding: Finding, facts: Facts) -> Finding:
     if id == "k8s-device-plugin-no-nvml" and _K3S.search(text):
         on_host = replace(OF_K3S, title="Make NVIDIA's runtime the default for all pods (on an agent restart k3s-agent)")
         return replace(finding, problem=replace(finding.problem, fixes=(on_host, PLUGIN_CLASS)))
+    if id == "requirements-conflict" and (depends := _DEPENDS.search(text)):
+        evidence = {**finding.evidence, "package": f"{depends[1]}=={depends[2]}", "requirement": depends[3]}
+        problem = replace(finding.problem, fixes=(WITH_WANTED, *finding.problem.fixes[1:]))
+        return replace(finding, problem=problem, evidence=evidence)
     if id == "memlock-limited" and _PROPAGATES_NOTHING.search(text):
         fixes = tuple(fix for fix in finding.problem.fixes if "propagat" not in f"{fix.title} {fix.command}".lower())
         return replace(finding, problem=replace(finding.problem, fixes=fixes or finding.problem.fixes))

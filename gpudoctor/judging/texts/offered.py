@@ -10,7 +10,8 @@ from gpudoctor.model import Fix
 
 _CONDITIONAL = re.compile(
     r"""
-    ^(?: If | Otherwise | Until | In | Without | With | For | To | Permanently | When | Only | As | On | After | Then | Later )\b
+    ^(?: If | Otherwise | Until | Without | With | For | To | Permanently | When | Only | As | On | After | Then | Later )\b
+    | ^In\ (?!(?:an?\ )?(?:Slurm|container|pod|WSL|conda|notebook))  # a place that the text shows
     | \bpermanently\b
     """,
     re.VERBOSE,
@@ -35,6 +36,7 @@ _OFTEN = re.compile(
 _OF_SLURM = re.compile(
     r"""
     ^[^\n]{0,60}[$%❯]\ (?:srun|sbatch|salloc|squeue|sacct|module)\b
+    | ^(?:srun|sbatch|salloc)\ [-\w]
     | \bSLURM_JOB_?ID\b
     """,
     re.MULTILINE | re.VERBOSE,

@@ -14,7 +14,7 @@ from gpudoctor.facts.known import known
 from gpudoctor.judging.python import torch_builds
 from gpudoctor.judging.texts.rules.driver import said
 from gpudoctor.judging.texts.rules.python import answer, is_blind, numbers, package
-from gpudoctor.judging.texts.rules.said import has_only_others
+from gpudoctor.judging.texts.rules.said import has_only_others, passages
 from gpudoctor.model import Confidence, Finding
 
 MINOR_COMPATIBLE = 11000  # https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
@@ -96,10 +96,15 @@ def first_wsl(facts: Facts) -> Iterator[Finding]:
         yield facts.problems["wsl1-has-no-gpu"].found(words, {"chosen_name": name})
 
 
+_NO_MODULE = re.compile(r"\bNo module named '?([A-Za-z]\w*)")
+
+
 def another_pip(facts: Facts) -> Iterator[Finding]:
     """What is installed goes to another Python than the one that runs."""
     if words := _release_of_pip(facts) or _place_of_pip(facts) or _place_of_conda(facts) or _two_interpreters(facts):
-        yield facts.problems["pip-of-another-python"].found(words, confidence=Confidence.LIKELY)
+        missing = next((match[1] for text in passages(facts) if (match := _NO_MODULE.search(text))), "")
+        evidence = {"package": missing} if missing else {}
+        yield facts.problems["pip-of-another-python"].found(words, evidence, confidence=Confidence.LIKELY)
 
 
 def _release_of_pip(facts: Facts) -> str:
