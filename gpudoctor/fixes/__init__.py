@@ -26,6 +26,7 @@ from gpudoctor.fixes import (
     kernels,
     packages,
     permanent,
+    typed,
     windows,
     yum,
 )
@@ -177,4 +178,4 @@ def general(facts: Facts) -> dict[str, Any]:
             "unit": lambda: launcher(facts.replies).unit or None,
         }
     )
-    return {"python": "python", **{name: value for name, value in values.items() if value is not None}}
+    return {"python": "python", **typed.names(facts), **{name: value for name, value in values.items() if value is not None}}

@@ -39,6 +39,13 @@ _TYPED = re.compile(
     """,
     re.MULTILINE | re.VERBOSE,
 )
+_INSIDE_POD = re.compile(
+    r"""
+    \bKUBERNETES_(?:SERVICE|PORT)\w*= | /var/run/secrets/kubernetes\.io
+    | \b[Ii]n\ (?:a|the|my|our)\ (?:\w+\ )?pod\b | ^kind:\ Pod\b
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
 _IN_POD = re.compile(r"\bkubectl\b|\bKubernetes\b|\bpod\b")
 _NOT_IN_POD = re.compile(r"<docker>|^sudo mount ")
 
@@ -47,6 +54,8 @@ def of_text(facts: Facts) -> str | None:
     """The engine whose commands were typed in a text; None without one, or with several."""
     said = [passage.text for text in facts.texts.all for passage in text.passages] if facts.texts.alone else []
     found = {match.lastgroup for words in said for match in _TYPED.finditer(words)}
+    if not found and any(_INSIDE_POD.search(words) for words in said):
+        return "kubernetes"
     return found.pop() if len(found) == 1 else None
 
 

@@ -42,6 +42,7 @@ _OF_SLURM = re.compile(
     re.MULTILINE | re.VERBOSE,
 )
 _IS_ROOT = re.compile(r"(?m)^[^\n]{0,60}[$%❯]\ sudo\b|^\[?root@|^[^\n]{0,40}#\ \w")
+_COMPOSES = re.compile(r"\bdocker[ -]compose\b|(?m:^services:\s*$)|\bcompose\.ya?ml\b")
 _ONLY_REBOOTS = re.compile(r"^sudo (?:reboot|poweroff|shutdown\b.*|systemctl (?:reboot|poweroff))$")
 _UNSETS = re.compile(r"^unset (\w+)$")
 _PARTS = re.compile(r"\s*(?:;|&&|\|\|?|\n)\s*")
@@ -74,6 +75,9 @@ def in_order(fixes: Sequence[Fix], text: str, commands: Sequence[Command]) -> tu
     unset = next((fix for fix in others if _is_of_variable(fix, text)), None)
     if unset and (first.kind != "set" or is_done(first)):
         return (unset, *(fix for fix in fixes if fix is not unset))
+    composed = next((fix for fix in others if " compose " in fix.command), None)
+    if composed and " compose " not in first.command and _COMPOSES.search(text):
+        return (composed, *(fix for fix in fixes if fix is not composed))
     if not is_done(first):
         return tuple(fixes)
     best = next((fix for fix in others if fix.command and not is_done(fix) and not _CONDITIONAL.search(fix.title)), None)
