@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 # bash, zsh, root, a container, conda's and venv's names, cmd.exe, PowerShell
@@ -121,16 +122,21 @@ class Command(NamedTuple):
         return self.said[0][0], self.said[-1][0]
 
 
-def commands(lines: Sequence[tuple[int, str]]) -> list[Command]:
-    """The commands of a text, each with its output up to the next prompt."""
+def commands(lines: Sequence[tuple[int, str]]) -> tuple[Command, ...]:
+    """The commands of a text, each with its output up to the next prompt. Many rules ask for those of the same text."""
+    return _commands(tuple(lines))
+
+
+@lru_cache(maxsize=8)
+def _commands(lines: tuple[tuple[int, str], ...]) -> tuple[Command, ...]:
     starts = [(place, match) for place, (_, text) in enumerate(lines) if _MARK.search(text) and (match := _COMMAND.match(text))]
     ends = (*(place for place, _ in starts[1:]), len(lines))
-    return [
+    return tuple(
         Command(
             tuple(one or other for one, other in _HOST.findall(match["place"])), tuple(match["words"].split()), lines[start:end]
         )
         for (start, match), end in zip(starts, ends, strict=False)
-    ]
+    )
 
 
 def mended(lines: Sequence[tuple[int, str]]) -> tuple[tuple[int, int], ...]:
