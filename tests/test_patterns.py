@@ -14,7 +14,7 @@ import random
 import re
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from types import FrameType, ModuleType
@@ -26,9 +26,10 @@ from sources import examined, text_of
 import checks
 import gpudoctor
 from gpudoctor import folders
-from gpudoctor.knowledge import messages
-from gpudoctor.knowledge.literals import code, parser
+from gpudoctor.knowledge import literals, messages
 
+code: Any = vars(literals)["code"]  # of Python's own parser of expressions, under the name that this version has
+parser: Any = vars(literals)["parser"]
 TIMES = int(os.environ.get("GPUDOCTOR_FUZZ", "1"))
 CHARACTERS, MOST_SECONDS = (600, 0.05) if TIMES == 1 else (1200, 0.2)
 MOST_TRIED = 4 * TIMES
@@ -78,7 +79,7 @@ def parts(operation: Any, argument: Any) -> Iterable[Tree]:
 
 
 def pieces(body: Tree, by: random.Random) -> set[str]:
-    alone = body[0] if len(body) == 1 else (None, None)
+    alone: tuple[Any, Any] = body[0] if len(body) == 1 else (None, None)
     return {*(letters(alone[1])[:3] if alone[0] is code.IN else ""), example(body, by)}
 
 
@@ -116,7 +117,7 @@ def letters(members: Sequence[tuple[Any, Any]]) -> str:
 
 def members_of(members: Sequence[tuple[Any, Any]]) -> Any:
     """Whether a letter is one of them."""
-    tests = {
+    tests: dict[Any, Callable[[str], bool]] = {
         code.CATEGORY_DIGIT: str.isdecimal,
         code.CATEGORY_NOT_DIGIT: lambda letter: not letter.isdecimal(),
         code.CATEGORY_SPACE: str.isspace,
