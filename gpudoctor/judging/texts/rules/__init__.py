@@ -10,6 +10,7 @@ from gpudoctor.facts.guarded import comparable
 from gpudoctor.judging.texts.rules import (
     access,
     apart,
+    applied,
     asked,
     assigned,
     built,
@@ -37,6 +38,7 @@ from gpudoctor.judging.texts.rules import (
     kernels,
     links,
     loads,
+    misspelt,
     networks,
     nodes,
     numbering,
@@ -63,6 +65,7 @@ RULES = (
     *(*access.RULES, *compared.RULES, *effective.RULES, *picked.RULES, *apart.RULES, *assigned.RULES, *daemons.RULES),
     *(*asked.RULES, *scopes.RULES, *engines.RULES, *drawing.RULES, *siblings.RULES, *built.RULES),
     *(*values.RULES, *links.RULES, *rates.RULES),
+    *(*misspelt.RULES, *applied.RULES),
     *(*numbering.RULES, *peers.RULES, *chosen.RULES, *installed.RULES, *counts.RULES),
     *complained.RULES,
 )

@@ -35,9 +35,9 @@ class _Program(NamedTuple):
     way: Fix
 
 
-def _program(name: str, lacks: str, title: str, command: str = "", verify: str | None = None) -> _Program:
-    kind = "install" if command else "manual"
-    return _Program(name, re.compile(lacks, re.MULTILINE | re.VERBOSE), Fix(title, command, verify=verify, kind=kind))
+def _program(name: str, lacks: str, title: str, command: str = "", verify: str = "") -> _Program:
+    way = Fix(title, command, verify=verify, kind="install" if command else "manual")
+    return _Program(name, re.compile(lacks, re.MULTILINE | re.VERBOSE), way)
 
 
 _FALSE = r"(?:[^\n]*\n){1,2}?\s*(?:Out\[\d+\]:\s*)?False\s*$"

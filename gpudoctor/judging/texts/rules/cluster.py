@@ -277,7 +277,8 @@ def plugin_sees_no_gpu(facts: Facts) -> Iterator[Finding]:
         words = f"nvidia-smi lists {gpus} and the device plugin runs, but the node offers no nvidia.com/gpu"
         problem = facts.problems["k8s-device-plugin-no-nvml"]
         problem = replace(problem, title=OF_DOCKER, fixes=(DEFAULT_OF_DOCKER,)) if _is_docker(facts) else problem
-        yield problem.found(words, {"listed": listed}, confidence=Confidence.LIKELY)
+        found = problem.found(words, {"listed": listed}, confidence=Confidence.LIKELY)
+        yield replace(found, because="k8s-nvidia-runtime-not-chosen")
 
 
 def _is_docker(facts: Facts) -> bool:

@@ -85,16 +85,6 @@ def offers_fewer_than_counted(facts: Facts) -> Iterator[Finding]:
             return
 
 
-def one_of_several_instances(facts: Facts) -> Iterator[Finding]:
-    """nvidia-smi lists MIG instances, and a program counts one device."""
-    instances = sum(len(known(lambda gpu=gpu: gpu.get("MigDevices"), ())) for gpu in known(lambda: facts.nvml.gpus, ()))  # type: ignore[misc]
-    if instances > 1 and facts.shown.answers.get("torch.cuda.device_count()") == "1":
-        words = f"nvidia-smi lists {instances} MIG instances, and CUDA gives a process only one of them"
-        yield facts.problems["mig-single-instance-per-process"].found(
-            words, {"instances": instances}, confidence=Confidence.LIKELY
-        )
-
-
 def partly_on_cpu(facts: Facts) -> Iterator[Finding]:
     """`ollama ps` puts a part of the model on the CPU, and the text does not show the GPU's memory."""
     model = facts.shown.ollama_share
@@ -168,7 +158,6 @@ def corrected_errors(facts: Facts) -> Iterator[Finding]:
 RULES = (
     corrected_errors,
     offers_fewer_than_counted,
-    one_of_several_instances,
     partly_on_cpu,
     ranks_on_one_gpu,
     saved_clock,

@@ -221,7 +221,8 @@ def no_modeset(facts: Facts) -> Iterator[Finding]:
     is_off = known(lambda: facts.replies.file("/sys/module/nvidia_drm/parameters/modeset"), "") or ""
     if is_off.strip() == "N" and any(_SESSION.search(text) for text in _texts(facts)):
         words = "the parameter modeset of nvidia_drm is N, which a Wayland session and displays on both GPUs need"
-        yield facts.problems["wayland-without-modeset"].found(words, {"modeset": "N"}, confidence=Confidence.LIKELY)
+        found = facts.problems["wayland-without-modeset"].found(words, {"modeset": "N"}, confidence=Confidence.LIKELY)
+        yield replace(found, because="kernel-options-not-in-effect")
 
 
 def unsaved_memory(facts: Facts) -> Iterator[Finding]:

@@ -74,7 +74,7 @@ def plugin_without_runtime(facts: Facts) -> Iterator[Finding]:
 
 _CRICTL = re.compile(r"\"defaultRuntimeName\":\s*\"(?P<name>\w+)\"")
 _REGISTERED = re.compile(r"containerd\.runtimes\.[\"']?nvidia\b|\"nvidia\":\s*\{")
-NOT_USED = "NVIDIA's runtime is registered, but the device plugin's pod does not use it"
+NOT_USED = "The device plugin's pod does not use NVIDIA's runtime"
 
 
 def plugin_beside_runtime(facts: Facts) -> Iterator[Finding]:
@@ -85,7 +85,7 @@ def plugin_beside_runtime(facts: Facts) -> Iterator[Finding]:
         return
     if known(lambda: facts.nvml.count, 0) and "device-plugin" in text and not (node and any(node.values())):
         words = f"containerd's default runtime is {default['name']}, and the device plugin's pod names no runtimeClassName"
-        problem = replace(facts.problems["k8s-device-plugin-no-nvml"], title=NOT_USED, fixes=(_DEFAULT_CLASS,))
+        problem = replace(facts.problems["k8s-nvidia-runtime-not-chosen"], title=NOT_USED, fixes=(_DEFAULT_CLASS,))
         yield problem.found(words, {"default_runtime": default["name"]}, confidence=Confidence.LIKELY)
 
 

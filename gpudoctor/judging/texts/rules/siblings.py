@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
+from typing import Any
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
@@ -111,16 +112,14 @@ _MEASURED = re.compile(r"(?i)\bGb/s|\bGbps|\bGbit|\bGB/s|bandwidth|throughput|\b
 
 def lower_limit(facts: Facts) -> Iterator[Finding]:
     """Of several busy GPUs of one kind, one works at a power limit far below that of the others."""
-    gpus = [gpu for gpu in known(lambda: facts.nvml.gpus, ()) if _limit(gpu) and _size(gpu)]
+    gpus = [gpu for gpu in known(lambda: facts.nvml.gpus, ()) if _limit(gpu) and _kind(gpu)[1]]
     for gpu in gpus:
-        others = [_limit(other) for other in gpus if other is not gpu and _size(other) == _size(gpu)]
+        others = [_limit(other) for other in gpus if other is not gpu and _kind(other) == _kind(gpu)]
         if len(others) < 2 or known(lambda gpu=gpu: gpu.default_power_limit_watts, None):  # type: ignore[misc]
             continue
         usual, own = median(others), _limit(gpu)
-        draw, load = (
-            known(lambda gpu=gpu: gpu.get("PowerUsage"), 0) / 1000,
-            known(lambda gpu=gpu: gpu.get("UtilizationRates.gpu"), 0),
-        )  # type: ignore[misc]
+        draw = known(lambda gpu=gpu: gpu.get("PowerUsage"), 0) / 1000  # type: ignore[misc]
+        load = known(lambda gpu=gpu: gpu.get("UtilizationRates.gpu"), 0)  # type: ignore[misc]
         if own < LOWER * usual and load >= BUSY and draw >= NEAR * own and len(set(others)) == 1:
             words = f"GPU {gpu.index} works at its power limit of {own:.0f} W, and the other GPUs have {usual:.0f} W"
             evidence = {"address": gpu.selector, "enforced_watts": round(own), "default_watts": round(usual)}
@@ -131,8 +130,9 @@ def _limit(gpu: Gpu) -> float:
     return known(lambda: gpu.enforced_power_limit_watts, 0.0) or 0.0
 
 
-def _size(gpu: Gpu) -> int:
-    return known(lambda: gpu.memory_total_mib, 0) or 0
+def _kind(gpu: Gpu) -> tuple[str, int]:
+    """The name, which a narrow table does not have, and the memory."""
+    return known(lambda: gpu.name, "") or "", known(lambda: gpu.memory_total_mib, 0) or 0
 
 
 def narrow_adapter(facts: Facts) -> Iterator[Finding]:
@@ -195,9 +195,9 @@ def bound_far_away(facts: Facts) -> Iterator[Finding]:
         yield problem.found(words, evidence, confidence=Confidence.LIKELY)
 
 
-def _is_far(near: dict[str, object], cpus: Sequence[int], node: int) -> bool:
+def _is_far(near: Mapping[str, Any], cpus: Sequence[int], node: int) -> bool:
     if cpus:
-        return not set(cpus) & set(near["cpus"])  # type: ignore[call-overload]
+        return not set(cpus) & set(near["cpus"])
     return near["node"] is not None and near["node"] != node
 
 
