@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib.util
 import os
 from pathlib import Path
+from typing import Any
 
 # Exit codes, each with words for standard error: a program that is not Python could produce either one alone.
 TOO_OLD, TOO_OLD_WORDS = 79, "gpudoctor: older than Python 3.8"
 NO_ROOM, NO_ROOM_WORDS = 78, "gpudoctor: no room for temporary files: "
 SAFE_PATH = "gpudoctor"  # PYTHONSAFEPATH, if it was not set by the user
 PLACES = ("/dev/shm", "/var/tmp")  # for the files of a job if the usual temporary folder is full or missing
+
+_TO_MEASURE = tuple(f"gpudoctor/worker/{part}" for part in ("measuring/", "workloads/", "tracing/", "collective_"))
 
 # Valid syntax in every Python version, so that an old one can report that it is too old. Nothing but built-in modules is imported
 # before sys.path is in order: files in the current folder, or in one of PYTHONPATH, may have names of the standard library.
@@ -99,6 +102,13 @@ def environment(marker: str) -> dict[str, str]:
     """
     safe = os.environ.get("PYTHONSAFEPATH") or SAFE_PATH
     return {**os.environ, "PYTHONSAFEPATH": safe, "GPUDOCTOR_JOB": marker}
+
+
+def of_job(job: dict[str, Any], sources: dict[str, str]) -> dict[str, str]:
+    """Those that the job needs: without measurements half of the files, which fleets send to each node."""
+    if job.keys() & {"workloads", "change"}:
+        return sources
+    return {name: text for name, text in sources.items() if not name.startswith(_TO_MEASURE)}
 
 
 def travelling_sources() -> dict[str, str]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gpudoctor import pipes, protocol
-from gpudoctor.bootstrap import BOOTSTRAP, NO_ROOM, NO_ROOM_WORDS, TOO_OLD, TOO_OLD_WORDS, environment, travelling_sources
+from gpudoctor.bootstrap import BOOTSTRAP, NO_ROOM, NO_ROOM_WORDS, TOO_OLD, TOO_OLD_WORDS, environment, of_job, travelling_sources
 from gpudoctor.errors import UserError, WorkError
 from gpudoctor.leftovers import remove
 
@@ -79,7 +79,9 @@ class Interpreter:
         marker = secrets.token_hex(8)
         ending = Ending(job["seconds"] + OUTER_SECONDS, patience)
         with ending.on_signals():
-            process = self._start(marker, {"sources": travelling_sources(), **job, "marker": marker, "more": more is not None})
+            process = self._start(
+                marker, {"sources": of_job(job, travelling_sources()), **job, "marker": marker, "more": more is not None}
+            )
             assert process.stderr
             words = pipes.Words(process.stderr)
             heard: dict[str, Any] = {}

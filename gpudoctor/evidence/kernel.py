@@ -8,7 +8,7 @@ from dataclasses import replace
 from gpudoctor.evidence.excerpt import Excerpt
 from gpudoctor.facts.kernel_log import boots_of, log_line
 from gpudoctor.model import Reply
-from gpudoctor.worker.probes.kernel_log import PRIVATE, RELEVANT
+from gpudoctor.worker.probes.kernel_log import is_relevant
 
 # Literal parts of the messages that the probe keeps.
 ANCHORS = (
@@ -67,9 +67,10 @@ _OTHER_FILE = re.compile(r"Linux version ")  # the start of /proc/version: not a
 def reply(excerpt: Excerpt) -> Reply | None:
     """None without kernel messages."""
     by_kernel = [text for _, text in sorted(excerpt.lines.items()) if _is_of_log(text)]
-    lines = [text for text in by_kernel if (RELEVANT.search(text) and not PRIVATE.search(text)) or _BOOT.search(text)]
-    if not any(RELEVANT.search(line) for line in lines):
+    relevant = [is_relevant(text) for text in by_kernel]
+    if not any(relevant):
         return None
+    lines = [text for text, counts in zip(by_kernel, relevant, strict=True) if counts or _BOOT.search(text)]
     complete = bool(_BOOT.search(by_kernel[0])) and not excerpt.left_out
     return Reply("ok", {"source": "text", "lines": lines, "complete": complete, "total": len(by_kernel)})
 

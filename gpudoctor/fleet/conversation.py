@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from gpudoctor import planning, protocol
-from gpudoctor.bootstrap import travelling_sources
+from gpudoctor.bootstrap import of_job, travelling_sources
 from gpudoctor.collect import snapshot
 from gpudoctor.containers.target import inside, shell
 from gpudoctor.doctor import Checks
@@ -109,7 +109,7 @@ class Conversation:
         return self.first
 
     def _job(self, job: dict[str, Any]) -> bytes:
-        whole = {"sources": _sources(), **job, "marker": self.marker}
+        whole = {"sources": of_job(job, _sources()), **job, "marker": self.marker}
         return b"job\n" + json.dumps(whole).encode() + b"\n"
 
     def _looked(self, message: dict[str, Any]) -> bytes:

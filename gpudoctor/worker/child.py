@@ -131,9 +131,11 @@ def talking(life: Callable[[Channel], None], keep: Iterable[int] = ()) -> tuple[
     marker = os.urandom(8).hex()
 
     def lives() -> None:
-        for number in {*range(3, MOST_DESCRIPTORS)} - {outlet, *keep}:
-            with contextlib.suppress(OSError):
-                os.close(number)
+        first = 3
+        for kept in sorted({outlet, *keep}):
+            os.closerange(first, max(first, kept))
+            first = max(first, kept + 1)
+        os.closerange(first, MOST_DESCRIPTORS)
         life(Channel(outlet, marker))
 
     try:

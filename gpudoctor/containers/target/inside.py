@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from gpudoctor import pipes, protocol
-from gpudoctor.bootstrap import BOOTSTRAP, IMPORTS_NOTHING_HERE, travelling_sources
+from gpudoctor.bootstrap import BOOTSTRAP, IMPORTS_NOTHING_HERE, of_job, travelling_sources
 from gpudoctor.errors import WorkError
 from gpudoctor.interpreter import OUTER_SECONDS, Ending, Hear, end, lines, messages, widen
 
@@ -75,7 +75,9 @@ class Inside:
         ending.may_stop(lambda: self._execute(f"kill -TERM {heard['pid']}") if "pid" in heard else None)
         self._folder = f"/tmp/gpudoctor-{self.marker}"
         with ending.on_signals():
-            self.say("job", json.dumps({"sources": travelling_sources(), **job, "marker": self.marker}), ending=ending)
+            self.say(
+                "job", json.dumps({"sources": of_job(job, travelling_sources()), **job, "marker": self.marker}), ending=ending
+            )
             meanwhile()
             for message in messages(self.process, self.marker, ending, "ended"):
                 heard.update(message)

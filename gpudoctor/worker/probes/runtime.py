@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Dict, Iterator, List, Optional
 from urllib.parse import urlsplit
 
-from gpudoctor.worker.probes import docker_http
 from gpudoctor.worker.probes.machine import Answer, Machine
 
 DOCKER_SECONDS = 2.0
@@ -229,6 +228,8 @@ def _docker(machine: Machine) -> Dict[str, Any]:
     if _has_key(machine, scheme):
         return {"endpoint": _shown(endpoint), "not_asked": f"a Docker daemon at {scheme}:// that requires a key is not queried"}
     try:
+        from gpudoctor.worker.probes import docker_http  # whose imports take as long as all other questions here
+
         info = docker_http.get(machine, endpoint, "/info", deadline)
         version = docker_http.get(machine, endpoint, "/version", deadline)
     except socket.timeout:

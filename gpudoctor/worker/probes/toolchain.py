@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from concurrent.futures import ThreadPoolExecutor
+import threading
 from typing import Any, Dict, Iterable, Iterator, List, Optional
 
 from gpudoctor.worker.probes.interpreter import conda_prefix
@@ -136,9 +136,13 @@ def _compilers(machine: Machine, programs: Dict[str, List[str]], roots: List[str
 def _versions(machine: Machine, paths: List[str]) -> Dict[str, Optional[str]]:
     """The output of each for --version; None if it timed out."""
     machine.at("toolchain", "--version of " + ", ".join(paths))
-    with ThreadPoolExecutor(8) as pool:
-        versions = pool.map(lambda path: (path, _version(machine, path)), paths)
-        return dict(versions)
+    versions: Dict[str, Optional[str]] = dict.fromkeys(paths)
+    threads = [threading.Thread(target=lambda path=path: versions.update({path: _version(machine, path)})) for path in paths]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return versions
 
 
 def _version(machine: Machine, path: str) -> Optional[str]:
