@@ -56,7 +56,7 @@ def test_what_became_of_each_node_is_told_apart(srun: None, monkeypatch: pytest.
         "line1": "flooded",
         "lines1": "flooded",
         "twice1": "no-gpu",
-        "hostile1": "answered",
+        "hostile1": "invalid",
     }
     assert "Requested nodes are busy" in found["busy1"][1]
     until(lambda: not command_lines("sleep 613"))

@@ -64,6 +64,8 @@ def _of_report(name: str, report: Report, state: State, detail: str) -> Seen:
         state, detail = State.NO_PYTHON, detail or str(report.target["reduced"])
     if state is State.ANSWERED and not gpus and not report.facts.get("pci_gpus") and _has_looked(report):
         state = State.NO_GPU
+    if state is State.ANSWERED and not _has_looked(report) and report.coverage.applicable and not report.coverage.ran:
+        state, detail = State.INVALID, "no check could use its answers"
     areas = {row.id: row.area for row in report.checks}
     return Seen(
         name,

@@ -23,6 +23,7 @@ from gpudoctor.measure import Measuring
 from gpudoctor.model import Reply, Snapshot
 
 MOST_BYTES = 32 << 20  # that one node may send
+MOST_BEFORE = 1 << 20  # of it before its shell has started: words of welcome
 REDUCED = "the node has no Python 3.8+"
 
 
@@ -79,7 +80,7 @@ class Conversation:
     def said(self, line: bytes) -> bytes:
         """A line of the node's output. Returns what is to be written to its input."""
         self._size += len(line) + 1
-        if self._size > MOST_BYTES:
+        if self._size > (MOST_BYTES if self.has_greeted else MOST_BEFORE):
             self.has_flooded = self.has_flooded or not self.is_done
             return b""
         if self.is_done:
@@ -89,6 +90,10 @@ class Conversation:
         _, marked, rest = line.partition(self._prefix)
         message = protocol.message(rest) if marked else {}
         return self._hear(message) if message else b""
+
+    @property
+    def has_heard(self) -> bool:
+        return self._size > 0
 
     def answers(self) -> Snapshot | None:
         """What was answered so far."""

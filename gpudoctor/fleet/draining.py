@@ -56,6 +56,7 @@ def kept_because(node: Node) -> str:
 
 
 def drain(names: Sequence[str], reason: str) -> Drain:
+    names = [name.rpartition("@")[2] for name in names]  # of root@node1, which is for ssh
     nodes = folded(names)
     said = textwrap.shorten(plain(f"gpudoctor: {reason}"), LONGEST_REASON, placeholder=" …")
     slurm = shlex.join(["scontrol", "update", f"nodename={nodes}", "state=drain", f"reason={said}"])

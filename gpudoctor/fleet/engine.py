@@ -111,7 +111,8 @@ class _Node(EventHandler):  # type: ignore[misc]
             return State.ANSWERED, ""
         if self._talk.has_flooded:
             return State.FLOODED, ""
-        doing = f"while {self._talk.doing}" if self._talk.doing else "its shell did not start"
+        before = "it sent only other text" if self._talk.has_heard else "its shell did not start"
+        doing = f"while {self._talk.doing}" if self._talk.doing else before
         if timedout:
             return (State.TIMED_OUT, doing) if answers is None else (State.PARTIAL, f"time limit reached {doing}")
         if answers is not None:

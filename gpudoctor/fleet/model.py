@@ -45,7 +45,7 @@ TITLES = {
     State.NO_PYTHON: "no Python 3.8+: only a limited check by its shell",
     State.NO_GPU: "no NVIDIA GPU found",
     State.BUSY: "the scheduler gave no access",
-    State.FLOODED: "the output was too long and was cut",
+    State.FLOODED: "cut off, because its output had no end",
     State.INVALID: "the answer cannot be used",
     State.FAILED: "the check did not run",
     State.MISSING: "no file of this node",

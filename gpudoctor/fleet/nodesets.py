@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from gpudoctor.errors import UserError
@@ -11,6 +11,7 @@ from gpudoctor.errors import UserError
 MOST_NODES = 100_000
 _MOST_DIGITS, _MOST_SHOWN = 100, 60
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,252}")
+_WITH_PORT = re.compile(r"[^:]+:([0-9]{1,5})")
 
 
 def parsed(words: Iterable[str], groups: Iterable[str] = ()) -> tuple[str, ...]:
@@ -26,7 +27,9 @@ def parsed(words: Iterable[str], groups: Iterable[str] = ()) -> tuple[str, ...]:
         try:
             added = NodeSet(word)
         except (NodeSetException, GroupResolverError, GroupSourceError, ValueError) as failure:
-            raise UserError(f"{word!r} is not a valid set of nodes: {_first_line(failure)}") from None
+            raise UserError(f"{word!r} is not a valid set of nodes: {_why_not(word, failure)}") from None
+        if not added and word.startswith("@"):
+            raise UserError(f"the group {word[1:]!r} is unknown or empty (nodeset -LL lists the groups)")
         if not added:
             raise UserError(f"{word!r} contains no node")
         if len(found) + len(added) > MOST_NODES:
@@ -34,7 +37,10 @@ def parsed(words: Iterable[str], groups: Iterable[str] = ()) -> tuple[str, ...]:
         found.update(added)
     for name in found:
         if not is_name(name):
-            raise UserError(f"{name!r} is not a valid name of a node")
+            hint = ": separate nodes with commas" if " " in name else ""
+            raise UserError(f"{name!r} is not a valid name of a node{hint}")
+        if port := _WITH_PORT.fullmatch(name):
+            raise UserError(f"{name!r} has a port, which is an option of ssh: --engine-options '-p {port[1]}'")
     return some(tuple(found))
 
 
@@ -70,6 +76,14 @@ def some(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+def without(names: tuple[str, ...], left_out: Collection[str]) -> tuple[str, ...]:
+    """The nodes that are not left out; UserError if there is none."""
+    found = tuple(name for name in names if name not in left_out)
+    if not found:
+        raise UserError("-x leaves out all nodes")
+    return found
+
+
 def is_name(name: str) -> bool:
     """Whether it can be a node: nothing that a program could take for an option or a path."""
     return bool(_NAME.fullmatch(name))
@@ -91,5 +105,9 @@ def folded(names: Iterable[str]) -> str:
     return str(found)
 
 
-def _first_line(failure: Exception) -> str:
-    return next(iter(str(failure).splitlines()), type(failure).__name__)
+def _why_not(word: str, failure: Exception) -> str:
+    """In the words of ClusterShell, which quotes what it was given once more."""
+    if word.startswith("[") and ":" in word:
+        return "write an IPv6 address without brackets"
+    said = next(iter(str(failure).splitlines()), type(failure).__name__)
+    return re.sub(r"\s*:\s+", ": ", said.replace('"', "")).removesuffix(f": {word}")

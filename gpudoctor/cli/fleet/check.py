@@ -104,7 +104,7 @@ def command(
     if folder:
         make_folder(folder)
     ask, found = _carrier(engine, namespace, cluster, view, image)
-    names = nodesets.some(tuple(name for name in names or found if name not in left_out))
+    names = nodesets.without(nodesets.some(names or found), left_out)
     redactor, saving = delivery.redactor, None if delivery.how.no_redact or not folder else delivery.redacting()
     asking = Asking(names, redactor.node if redactor else None, folder, saving.snapshot if saving else lambda taken: taken)
     seconds = asked.seconds + _BEYOND + (asked.measure_seconds if _measures(asked) else 0)

@@ -112,6 +112,6 @@ def _drains(page: Page, fleet: Fleet) -> Lines:
         yield from to_paste(cordon + " ".join(drain.kubernetes.removeprefix(cordon) for drain in fleet.drains))
     if kept:
         yield Text()
-        yield Text("Bad, but not to be taken out of service for it", "bold")
+        yield Text("Bad, but no reason to take them out of service", "bold")
     for reason, names in kept.items():
         yield from map(Text, page.short(f"{nodesets.folded(names)}: {reason}", "  · ", _INDENT))
