@@ -139,8 +139,8 @@ def _placed(problem: Problem, dead: Sequence[int]) -> Problem:
 
 
 def _lost(node: Seen, gpus: int) -> tuple[int, ...]:
-    """The GPUs that cannot be used. Of a node that gave no answer nothing is known, so all of them; a file says nothing of it."""
-    if node.state is State.INVALID:
+    """The GPUs that cannot be used: all of a node that gives no answer, but none for a file that cannot be read."""
+    if not node.state.is_of_node:
         return ()
     if not node.state.has_answered or node.state is State.NO_GPU or _lists_none(node):
         return tuple(range(gpus))

@@ -13,8 +13,6 @@ from gpudoctor.model import Status
 from gpudoctor.plain import plain
 
 LONGEST_REASON = 120
-# What became of these says nothing about the node: it is about a file, a scheduler's queue, or ^C.
-_NOT_ITS_OWN = (State.INVALID, State.MISSING, State.BUSY, State.INTERRUPTED)
 _NAME_UNKNOWN = (endings.NAME_UNKNOWN, "invalid node name")
 # What checks in these areas find is repaired where the programs are, while the node stays in service.
 _OF_PROGRAMS = ("evidence", "frameworks", "job", "libraries", "python", "toolchain")
@@ -44,7 +42,7 @@ def kept(nodes: Sequence[Node]) -> dict[str, list[str]]:
 
 def kept_because(node: Node) -> str:
     """Why a bad node should stay in service; "" if it is the node that is at fault."""
-    if node.state in _NOT_ITS_OWN:
+    if not node.state.is_of_node:
         return TITLES[node.state]
     if node.state is State.UNREACHABLE and any(said in node.detail.lower() for said in _NAME_UNKNOWN):
         return "its name is not known here"

@@ -55,7 +55,7 @@ def files(paths: Iterable[str]) -> dict[str, str]:
         if not inside:
             raise UserError(f"{path} contains no file of a node ({', '.join(ENDINGS)})")
         for file in inside:
-            if not os.path.exists(file):  # noqa: PTH110 (likewise)
+            if file == path and not os.path.exists(file):  # noqa: PTH110 (likewise)
                 raise UserError(f"{file} does not exist")
             name = name_of(file)
             if name in found:
@@ -113,7 +113,8 @@ def read(reader: Reader, name: str, path: str) -> Read:
     try:
         found = reader.file(path)
     except UserError as failure:
-        return Unanswered(NODE_SCHEMA, name, State.INVALID, str(failure).removeprefix(f"{path} "))
+        said = str(failure).removeprefix(f"{path} ").removesuffix(f": {opening.READABLE}")
+        return Unanswered(NODE_SCHEMA, name, State.INVALID, said)
     if not is_name(name):
         return Unanswered(NODE_SCHEMA, name, State.INVALID, "the name of the file is not that of a node")
     return found

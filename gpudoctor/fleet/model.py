@@ -35,6 +35,11 @@ class State(str, Enum):
         """Whether there are answers that can be judged."""
         return self in (State.ANSWERED, State.PARTIAL, State.NO_PYTHON, State.NO_GPU)
 
+    @property
+    def is_of_node(self) -> bool:
+        """False for what says nothing about the node: it is about a file, a scheduler's queue, or ^C."""
+        return self not in (State.INVALID, State.MISSING, State.BUSY, State.INTERRUPTED)
+
 
 TITLES = {
     State.PARTIAL: "only a part of the questions was answered",
