@@ -1,6 +1,6 @@
 """A Kubernetes API server of a few nodes, with answers in the form of a real one. Each Job runs its shell on this machine.
 
-`NOTREADY`, `PENDING` and `SLOW` in the name of a node say what becomes of its pods.
+`notready`, `pending`, `unschedulable`, `quota`, `deleted` and `evicted` in the name of a node say what becomes of its pods.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ Values = dict[str, Any]
 
 
 class Cluster(ThreadingHTTPServer):
-    """nodes: name -> GPUs. jobs, inputs: what was created and not deleted. created: all Jobs that there ever were."""
+    """nodes: name -> GPUs. jobs, inputs: what was created and not deleted. created: all Jobs that there ever were.
+
+    refused: method and kind, such as "POST configmaps" -> the status and the message of the refusal.
+    """
 
     def __init__(self, nodes: dict[str, int]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -28,6 +31,7 @@ class Cluster(ThreadingHTTPServer):
         self.inputs: dict[str, Values] = {}
         self.logs: dict[str, bytes] = {}
         self.created: list[Values] = []
+        self.refused: dict[str, tuple[int, str]] = {}
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
     @property
@@ -52,6 +56,14 @@ class Cluster(ThreadingHTTPServer):
         if "pending" in node:
             reason = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
             found["status"]["containerStatuses"] = [{"name": "gpudoctor", "state": {"waiting": reason}}]
+        elif "unschedulable" in node:
+            words = {"reason": "Unschedulable", "message": "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."}
+            found["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", **words}]
+        elif "deleted" in node:
+            del self.jobs[name]
+        elif "evicted" in node:
+            self.logs[name] = b""
+            found["status"] = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
         elif name in self.inputs:
             self.logs.setdefault(name, self._run(job))
             found["status"]["phase"] = "Succeeded"
@@ -85,18 +97,35 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
+    def _is_refused(self) -> bool:
+        length = int(self.headers.get("Content-Length") or 0)
+        kind = next((each for each in ("nodes", "jobs", "configmaps", "log", "pods", "events") if f"/{each}" in self.path), "")
+        code, message = self.server.refused.get(f"{self.command} {kind}", (0, ""))
+        if code:
+            self.rfile.read(length)
+            self._answer({"kind": "Status", "message": message}, code)
+        return bool(code)
+
     def do_GET(self) -> None:
         where = urlsplit(self.path)
-        if where.path == "/api/v1/nodes":
+        if self._is_refused():
+            return
+        if where.path.endswith("/events"):
+            message = 'Error creating: pods "x" is forbidden: violates PodSecurity "restricted:latest": privileged'
+            self._answer({"kind": "EventList", "items": [{"type": "Warning", "message": message}]})
+        elif where.path == "/api/v1/nodes":
             self._answer({"kind": "NodeList", "items": [_node(*each) for each in self.server.nodes.items()]})
         elif log := re.fullmatch(r".*/pods/(.*)-x1/log", where.path):
             self._answer(self.server.logs[log[1]])
         elif where.path.endswith("/pods"):
             key, _, value = parse_qs(where.query)["labelSelector"][0].partition("=")
-            jobs = [job for job in self.server.jobs.values() if job["metadata"]["labels"][key] == value]
+            jobs = [job for job in list(self.server.jobs.values()) if job["metadata"]["labels"][key] == value]
+            jobs = [job for job in jobs if "quota" not in node_of(job)]
             self._answer({"kind": "PodList", "items": [self.server.pod(job) for job in jobs]})
 
     def do_POST(self) -> None:
+        if self._is_refused():
+            return
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         name = body["metadata"]["name"]
         if self.path.startswith("/api/v1/namespaces/closed/") or "/namespaces/closed/" in self.path:
@@ -108,9 +137,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer({**body, "metadata": {**body["metadata"], "uid": f"uid-{name}"}}, 201)
 
     def do_DELETE(self) -> None:
+        if self._is_refused():
+            return
         length = int(self.headers.get("Content-Length") or 0)
         self.rfile.read(length)
         name = urlsplit(self.path).path.rpartition("/")[2]
+        assert name, "a request without a name deletes all"
         held = self.server.jobs if "/jobs/" in self.path else self.server.inputs
         self._answer({"kind": "Status", "status": "Success"}, 200 if held.pop(name, None) else 404)
 

@@ -260,6 +260,55 @@ def test_a_pod_that_does_not_start(cluster: Cluster, monkeypatch: pytest.MonkeyP
     assert not cluster.jobs
 
 
+def test_what_became_of_each_job_is_told_apart(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpudoctor.cli.fleet.check._BEYOND", -18.0)
+    cluster.nodes = dict.fromkeys(("a-unschedulable", "b-quota", "c-deleted", "d-evicted", "e-pending"), 8)
+    done = run("fleet", "check", "--engine", "kubernetes", *CHEAP, "--format", "json")
+    report = json.loads(done.stdout)
+    assert {node["name"][2:]: (node["state"], node["detail"]) for node in report["nodes"]} == {
+        "unschedulable": ("busy", "Unschedulable: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu."),
+        "quota": ("timed-out", 'Error creating: pods "x" is forbidden: violates PodSecurity "restricted:latest": privileged'),
+        "deleted": ("interrupted", "somebody deleted its Job"),
+        "evicted": ("failed", "Evicted: The node was low on resource: memory."),
+        "pending": ("timed-out", "ImagePullBackOff: Back-off pulling image"),
+    }
+    assert "e-pending" not in str(report["drains"])
+    assert not cluster.jobs
+    assert not cluster.inputs
+
+
+@pytest.mark.parametrize(
+    ("refused", "said", "left"),
+    [
+        ({"GET nodes": (403, "nodes is forbidden")}, "refused a request: 403 nodes is forbidden", 0),
+        ({"GET nodes": (401, "Unauthorized")}, "401 Unauthorized; does kubectl get nodes work? A token may have expired", 0),
+        ({"POST configmaps": (403, "configmaps is forbidden")}, "403 configmaps is forbidden", 0),
+        (
+            {"GET pods": (401, "Unauthorized"), "DELETE jobs": (401, "Unauthorized")},
+            "delete job,configmap -l gpudoctor.io/run=",
+            1,
+        ),
+    ],
+)
+def test_a_refusal_is_one_line_and_leaves_nothing(
+    refused: dict[str, tuple[int, str]], said: str, left: int, cluster: Cluster
+) -> None:
+    cluster.refused = refused
+    done = run("fleet", "check", "--engine", "kubernetes", *CHEAP, "-w", "gpu1")
+    assert done.exit_code == 3
+    assert said in done.stderr
+    assert len(cluster.jobs) == left
+    assert not [line for line in done.stderr.splitlines() if "Traceback" in line]
+
+
+def test_what_others_answered_survives_a_token_that_expires(cluster: Cluster) -> None:
+    cluster.refused = {"GET pods": (401, "Unauthorized")}
+    found = states("--engine", "kubernetes", "-w", "gpu2-notready,gpu1")
+    assert found["gpu2-notready"][0] == "unreachable"
+    assert found["gpu1"][0] == "interrupted"
+    assert not cluster.jobs
+
+
 def test_a_pod_without_python_is_asked_by_its_shell(cluster: Cluster) -> None:
     found = states("--engine", "kubernetes", "-w", "gpu1", "--view", "pod", "--python", "/nowhere/python")
     assert found["gpu1"][0] == "no-python"

@@ -6,6 +6,8 @@ import base64
 import gzip
 import json
 import os
+import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +24,18 @@ IMAGES = {"host": "busybox:1.36", "driver": "busybox:1.36", "pod": "python:3.12-
 MOST_LOG_BYTES = 32 << 20
 REQUIRED = "kubernetes>=28"
 _CHUNK = 1 << 16
+UNAUTHORIZED, GONE, TOO_MANY, SERVER_ERROR = 401, 404, 429, 500
+API = "the Kubernetes API"
+EXPIRED = "; does kubectl get nodes work? A token may have expired"
+
+
+class Refusal(WorkError):
+    """The API refused a request. status: of HTTP. passes: the next attempt may work."""
+
+    def __init__(self, words: str, status: int = 0) -> None:
+        super().__init__(words)
+        self.status = status
+        self.passes = status == 0 or status == TOO_MANY or status >= SERVER_ERROR
 
 
 @dataclass(frozen=True)
@@ -55,6 +69,7 @@ class Cluster:
         self._run = run
         how = client.Configuration()
         how.retries = False  # urllib3 would print a warning for each
+        where = os.environ.get("KUBECONFIG") or "~/.kube/config"
         try:
             if place.context is None and "KUBECONFIG" not in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ:
                 config.load_incluster_config(client_configuration=how)
@@ -62,6 +77,8 @@ class Cluster:
                 config.load_kube_config(os.environ.get("KUBECONFIG"), place.context, how)
         except config.ConfigException as failure:
             raise UserError(f"no Kubernetes cluster is configured: {_first_line(failure)}") from None
+        except Exception as failure:  # whatever its parser does with a file of another kind
+            raise UserError(f"this is not a configuration of Kubernetes ({type(failure).__name__}): {where}") from None
         api = client.ApiClient(how)
         self._core, self._batch = client.CoreV1Api(api), client.BatchV1Api(api)
 
@@ -70,14 +87,16 @@ class Cluster:
         found = self._asked(self._core.list_node)["items"]
         return {node.name: node for node in map(_node, found)}
 
-    def start(self, number: int, node: GpuNode, arguments: list[str], given: bytes, seconds: float) -> str:
-        """Runs a shell on the node with these arguments and this input. Returns the name of the Job."""
-        name = f"gpudoctor-{self._run}-{number}"
+    def name(self, number: int) -> str:
+        """Of a Job."""
+        return f"gpudoctor-{self._run}-{number}"
+
+    def start(self, name: str, node: GpuNode, arguments: list[str], given: bytes, seconds: float) -> None:
+        """Runs a shell on the node, as a Job of this name, with these arguments and this input."""
         body = self._job(name, node, arguments, seconds)
         job = self._asked(self._batch.create_namespaced_job, self._place.namespace, body)
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job["metadata"]["uid"]}
         self._asked(self._core.create_namespaced_config_map, self._place.namespace, self._input(name, owner, given))
-        return name
 
     def pods(self) -> dict[str, dict[str, Any]]:
         """Name of a Job -> its pod."""
@@ -96,6 +115,23 @@ class Cluster:
         finally:
             answer.release_conn()
         yield rest
+
+    def why_no_pod(self, name: str) -> str:
+        """What the cluster says about a Job without a pod, such as a quota that it exceeds; "" if it may not be asked."""
+        try:
+            events = self._asked(
+                self._core.list_namespaced_event, self._place.namespace, field_selector=f"involvedObject.name={name}"
+            )["items"]
+        except Refusal:
+            return ""
+        return next((_line(each["message"]) for each in reversed(events) if each.get("type") == "Warning"), "")
+
+    @property
+    def removal(self) -> str:
+        """What removes everything that this run created."""
+        context = ["--context", self._place.context] if self._place.context else []
+        words = ["kubectl", *context, "-n", self._place.namespace, "delete", "job,configmap", "-l", f"{RUN}={self._run}"]
+        return shlex.join(words)
 
     def remove(self, name: str) -> None:
         """A Job with its pod and its input."""
@@ -165,16 +201,17 @@ class Cluster:
         try:
             return call(*args, _request_timeout=30, **how)
         except ApiException as failure:
-            raise WorkError(f"the Kubernetes API refused a request: {failure.status} {_message(failure)}") from None
+            words = f"{API} refused a request: {failure.status} {_message(failure)}"
+            raise Refusal(words + EXPIRED * (failure.status == UNAUTHORIZED), failure.status) from None
         except HTTPError as failure:
-            raise WorkError(f"the Kubernetes API cannot be reached: {_first_line(failure)[:200]}") from None
+            raise Refusal(f"{API} cannot be reached: {_unreached(failure)}") from None
 
     def _quietly(self, call: Any, *args: Any, **how: Any) -> None:
         """What is gone already need not be removed."""
         try:
             self._call(call, *args, **how)
-        except WorkError as failure:
-            if "404" not in str(failure):
+        except Refusal as failure:
+            if failure.status != GONE:
                 raise
 
 
@@ -199,6 +236,22 @@ def waits_for(pod: Mapping[str, Any]) -> str:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return f"{condition.get('reason')}: {condition.get('message', '')}".rstrip(": ")
     return ""
+
+
+def ended_by(pod: Mapping[str, Any]) -> str:
+    """Why the cluster ended a pod, such as Evicted; "" if it ended by itself."""
+    status = pod.get("status", {})
+    return _line(f"{status.get('reason')}: {status.get('message', '')}".rstrip(": ")) if status.get("reason") else ""
+
+
+def _line(words: str) -> str:
+    return " ".join(words.split())[:200]
+
+
+def _unreached(failure: Any) -> str:
+    """The last cause, without the names of Python's objects: `Connection refused`."""
+    cause = getattr(failure, "reason", None) or failure
+    return _line(re.sub(r"<[^>]*>: |^\w+\(.*?\): ", "", str(cause)))
 
 
 def _message(failure: Any) -> str:

@@ -14,6 +14,7 @@ from gpudoctor.plain import plain
 
 LONGEST_REASON = 120
 _NAME_UNKNOWN = (endings.NAME_UNKNOWN, "invalid node name")
+_NO_IMAGE = ("ErrImage", "ImagePull", "InvalidImageName")  # reasons of Kubernetes
 # What checks in these areas find is repaired where the programs are, while the node stays in service.
 _OF_PROGRAMS = ("evidence", "frameworks", "job", "libraries", "python", "toolchain")
 
@@ -46,6 +47,8 @@ def kept_because(node: Node) -> str:
         return TITLES[node.state]
     if node.state is State.UNREACHABLE and any(said in node.detail.lower() for said in _NAME_UNKNOWN):
         return "its name is not known here"
+    if not node.state.has_answered and node.detail.startswith(_NO_IMAGE):
+        return "its image could not be pulled"
     failed = [problem for problem in node.problems if problem.status is Status.FAIL]
     is_of_programs = failed and all(problem.area in _OF_PROGRAMS for problem in failed)
     if node.state is State.ANSWERED and not node.lost_gpus and is_of_programs:

@@ -29,7 +29,7 @@ class Figures:
 
     __slots__ = ("columns", "shares", "values")
 
-    def __init__(self, columns: Iterable[Any] = (), values: bytes = b"", shares: bytes = b"") -> None:
+    def __init__(self, columns: tuple[Any, ...] = (), values: bytes = b"", shares: bytes = b"") -> None:
         self.columns = _one_of_equal(columns)
         self.values = array("d", values)
         self.shares = array("d", shares)
@@ -50,5 +50,5 @@ class Figures:
 
 
 @lru_cache(maxsize=4096)
-def _one_of_equal(columns: Iterable[Any]) -> Columns:
+def _one_of_equal(columns: tuple[Any, ...]) -> Columns:
     return tuple(Column(*column) for column in columns)

@@ -9,16 +9,18 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from gpudoctor import screen
 from gpudoctor.containers.target import inside
-from gpudoctor.errors import WorkError
-from gpudoctor.fleet.cluster import Cluster, GpuNode, Place, waits_for
+from gpudoctor.fleet.cluster import API, Cluster, GpuNode, Place, Refusal, ended_by, waits_for
 from gpudoctor.fleet.conversation import Asked, Conversation
 from gpudoctor.fleet.how import Counts, Done, How
 from gpudoctor.fleet.model import State
 
 POLL_SECONDS = 1.0
 ENDED = ("Succeeded", "Failed")
+NO_POD, NO_PLACE, DELETED = "the pod was not created", "Unschedulable", "somebody deleted its Job"
 
 
 @dataclass
@@ -29,6 +31,8 @@ class _Talk:
     sent: bytes
     until: float
     waits: str = ""
+    had_pod: bool = False
+    failed: str = ""
 
 
 class Jobs:
@@ -48,6 +52,7 @@ class Jobs:
         """Same as engine.ask."""
         counts, waiting = Counts(len(names)), list(reversed(names))
         running: dict[str, _Talk] = {}
+        failed = None
         try:
             while waiting or running:
                 while waiting and len(running) < how.fanout:
@@ -56,9 +61,26 @@ class Jobs:
                 if running:
                     time.sleep(POLL_SECONDS)
                     self._look(running, asked, how, done, counts)
+        except Refusal as failure:
+            if not counts.done:
+                raise
+            failed = failure
         finally:
-            for each in running.values():
-                self._cluster.remove(each.job)
+            self._remove([each.job for each in running.values()])
+        if failed:  # what others answered before is worth a report
+            for name in (*running, *waiting):
+                done(name, None, State.INTERRUPTED, str(failed))
+
+    def _remove(self, jobs: Sequence[str]) -> None:
+        left = 0
+        for job in jobs:
+            try:
+                self._cluster.remove(job)
+            except Refusal:
+                left += 1
+        if left:
+            said = "1 Job could not be removed and ends" if left == 1 else f"{left} Jobs could not be removed and end"
+            screen.note(f"{said} by its time limit: {self._cluster.removal}")
 
     def _begin(self, name: str, asked: Asked, how: How, done: Done, counts: Counts, running: dict[str, _Talk]) -> None:
         node = self._found.get(name)
@@ -69,25 +91,46 @@ class Jobs:
             return
         talk = Conversation(asked)
         running[name] = _Talk(node, talk, "", talk.first, time.monotonic() + how.seconds)
-        self._start(running[name], asked, how)
         counts.running += 1
+        self._start(running[name], asked, how)
 
     def _start(self, each: _Talk, asked: Asked, how: How) -> None:
         self._number += 1
+        each.job, each.had_pod = self._cluster.name(self._number), False
         arguments = inside.shell(each.talk.marker, asked.python)
-        each.job = self._cluster.start(self._number, each.node, arguments, each.sent, how.seconds)
+        try:
+            self._cluster.start(each.job, each.node, arguments, each.sent, how.seconds)
+        except Refusal as failure:
+            if not failure.passes:
+                raise
+            each.failed = str(failure)
 
     def _look(self, running: dict[str, _Talk], asked: Asked, how: How, done: Done, counts: Counts) -> None:
-        pods = self._cluster.pods()
+        missed = ""
+        pods: dict[str, dict[str, Any]] = {}
+        try:
+            pods = self._cluster.pods()
+        except Refusal as failure:
+            if not failure.passes:
+                raise
+            missed = str(failure)
         for name, each in list(running.items()):
             pod = pods.get(each.job)
-            each.waits = waits_for(pod) if pod else "the pod was not created"
-            has_ended = bool(pod) and pod["status"].get("phase") in ENDED if pod else False
             is_late = time.monotonic() > each.until
+            was_deleted = each.had_pod and pod is None and not missed
+            if pod:
+                each.had_pod, each.waits = True, waits_for(pod)
+            else:
+                each.waits = missed or (DELETED if was_deleted else NO_POD)
+            each.waits = each.failed or each.waits
+            has_ended = was_deleted or bool(each.failed) or bool(pod and pod["status"].get("phase") in ENDED)
             if not (has_ended or is_late):
                 continue
             following = self._read(each, pod["metadata"]["name"]) if pod and not each.waits else b""
-            self._cluster.remove(each.job)
+            each.waits = each.waits or (ended_by(pod) if pod else "")
+            if each.waits == NO_POD:
+                each.waits = self._cluster.why_no_pod(each.job) or NO_POD
+            self._remove([each.job])
             if following and has_ended and not is_late:
                 each.sent = following
                 self._start(each, asked, how)
@@ -106,7 +149,7 @@ class Jobs:
             for line in self._cluster.lines(pod):
                 answer = each.talk.said(line)
                 following = answer if answer and answer != each.sent else following
-        except WorkError as failure:
+        except Refusal as failure:
             each.waits = str(failure)
         return following
 
@@ -117,4 +160,8 @@ class Jobs:
             return State.FLOODED, ""
         if has_answers:
             return State.PARTIAL, "time limit reached" if is_late else "the Job ended early"
+        if each.waits.startswith((API, DELETED)):  # which says nothing about the node
+            return State.INTERRUPTED, each.waits
+        if each.waits.startswith(NO_PLACE):
+            return State.BUSY, each.waits
         return (State.TIMED_OUT, each.waits or "the Job did not end") if is_late else (State.FAILED, each.waits or "no output")

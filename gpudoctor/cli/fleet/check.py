@@ -93,6 +93,7 @@ def command(
     folder: Path | None,
     **given: Any,
 ) -> None:
+    from gpudoctor.errors import UserError
     from gpudoctor.fleet import nodesets
     from gpudoctor.fleet.asking import Asking
     from gpudoctor.fleet.how import How
@@ -104,6 +105,8 @@ def command(
     if folder:
         make_folder(folder)
     ask, found = _carrier(engine, namespace, cluster, view, image)
+    if engine == "kubernetes" and not (names or found):
+        raise UserError("no node of the cluster offers nvidia.com/gpu: name the nodes with -w")
     names = nodesets.without(nodesets.some(names or found), left_out)
     redactor, saving = delivery.redactor, None if delivery.how.no_redact or not folder else delivery.redacting()
     asking = Asking(names, redactor.node if redactor else None, folder, saving.snapshot if saving else lambda taken: taken)
