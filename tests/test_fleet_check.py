@@ -268,7 +268,7 @@ def test_what_became_of_each_job_is_told_apart(cluster: Cluster, monkeypatch: py
     assert {node["name"][2:]: (node["state"], node["detail"]) for node in report["nodes"]} == {
         "unschedulable": ("busy", "Unschedulable: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu."),
         "quota": ("timed-out", 'Error creating: pods "x" is forbidden: violates PodSecurity "restricted:latest": privileged'),
-        "deleted": ("interrupted", "somebody deleted its Job"),
+        "deleted": ("interrupted", "its Job was deleted"),
         "evicted": ("failed", "Evicted: The node was low on resource: memory."),
         "pending": ("timed-out", "ImagePullBackOff: Back-off pulling image"),
     }

@@ -239,7 +239,7 @@ def waits_for(pod: Mapping[str, Any]) -> str:
 
 
 def ended_by(pod: Mapping[str, Any]) -> str:
-    """Why the cluster ended a pod, such as Evicted; "" if it ended by itself."""
+    """Why the cluster ended a pod, such as Evicted; "" if its program ended."""
     status = pod.get("status", {})
     return _line(f"{status.get('reason')}: {status.get('message', '')}".rstrip(": ")) if status.get("reason") else ""
 

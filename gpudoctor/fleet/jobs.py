@@ -20,7 +20,7 @@ from gpudoctor.fleet.model import State
 
 POLL_SECONDS = 1.0
 ENDED = ("Succeeded", "Failed")
-NO_POD, NO_PLACE, DELETED = "the pod was not created", "Unschedulable", "somebody deleted its Job"
+NO_POD, NO_PLACE, DELETED = "the pod was not created", "Unschedulable", "its Job was deleted"
 
 
 @dataclass
