@@ -104,7 +104,9 @@ def test_a_kind_that_is_no_text_does_not_break_the_report() -> None:
 
 
 def test_a_result_that_looks_like_one_that_fitted_is_checked_where_its_types_do_not_say_all() -> None:
-    fits = {"tflops": 1.0, "environment": {"A": "b"}}
+    fits: dict[str, Any] = {"tflops": 1.0, "environment": {"A": "b"}}
+    results: dict[str, Any]
+    value: Any
     for value in (fits, {"tflops": 1.0}, {"tflops": True, "during": {"any": [1]}}, {}, None):
         assert shapes.fitting("measured gemm:gpu0", Reply("ok", value and {"fp16": value})).status == "ok"
     for value in ({**fits, "environment": {"A": 1}}, {"tflops": "1"}, {"tflops": True, "during": []}, 1):
