@@ -307,7 +307,8 @@ def first_cause(causes: Iterable[Cause], facts: Any, otherwise: Finding) -> Iter
             yield finding
             return
         ruled_out.append(cause.problem.id)
-    evidence = dict(otherwise.evidence, ruled_out=[id for id in dict.fromkeys(ruled_out) if id != otherwise.problem.id])
+    kept = {otherwise.problem.id, *unread}  # two causes of one problem: one may be unread
+    evidence = dict(otherwise.evidence, ruled_out=[id for id in dict.fromkeys(ruled_out) if id not in kept])
     if unread:
         evidence["could_not_check"] = unread
     yield replace(otherwise, evidence=evidence, confidence=Confidence.UNKNOWN)

@@ -25,15 +25,15 @@ def catalog_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_list_is_a_line_per_check_by_area() -> None:
     assert run("list").stdout.splitlines() == [
-        "CHECK     AREA     LEVEL  NEEDS     WHAT A PASS MEANS",
-        "battery   machine  full   pressure  The battery has power.",
-        "pressure  limits   quick  -         The tyres are hard.",
+        "CHECK     AREA     TAGS  LEVEL  NEEDS     WHAT A PASS MEANS",
+        "battery   machine  -     full   pressure  The battery has power.",
+        "pressure  limits   -     quick  -         The tyres are hard.",
     ]
 
 
 def test_list_in_a_narrow_terminal() -> None:
     lines = list_command.as_text(CHECKS.values(), 40).splitlines()
-    assert lines[2:4] == ["pressure  limits   quick  -", "    The tyres are hard."]
+    assert lines[2:4] == ["pressure  limits   -     quick  -", "    The tyres are hard."]
 
 
 def test_list_for_programs() -> None:
@@ -41,6 +41,7 @@ def test_list_for_programs() -> None:
     assert rows[0] == {
         "id": "battery",
         "area": "machine",
+        "tags": [],
         "level": "full",
         "needs": ["pressure"],
         "title": "The battery has power.",
