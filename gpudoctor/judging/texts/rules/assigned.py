@@ -144,7 +144,7 @@ _OF_TRACEBACK = re.compile(
 )
 _OF_LIST = re.compile(
     r"""
-    (?P<python> \S*[\\/]\S*python[\d.]*(?:\.exe)? )\ -m\ pip\ (?:list|show)\b[^\n]*\n
+    (?<!\S)(?P<python> [^\s\\/]{0,20}[\\/]\S{0,200}?python[\d.]{0,9}(?:\.exe)? )\ -m\ pip\ (?:list|show)\b[^\n]*\n
     (?:[^\n]*\n){0,8}? (?:torch|Version:)\s+\S+\+cu\d
     """,
     re.VERBOSE,
