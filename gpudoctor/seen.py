@@ -62,9 +62,9 @@ class _Noting(Replies):
         return super().is_missing(question)
 
     def starting_with(self, prefix: str) -> dict[str, Reply]:
+        """A search is noted before all else: what it finds shows a fault only if the finding has its values."""
         found = super().starting_with(prefix)
-        for question in found:
-            self._note(question)
+        self.read = {**dict.fromkeys(question for question in sorted(found) if question not in self.read), **self.read}
         return found
 
     def _note(self, question: str) -> None:
@@ -99,18 +99,18 @@ def _read(entry: Diagnosis, check: Check, facts: Facts, taken: Snapshot) -> list
     """
     fresh = Facts(taken, lambda: facts.problems)
     fresh.replies = noting = _Noting(taken.replies)
+    of_host = _Noting(taken.host)
     fresh.found = facts.found
     if taken.host:
         fresh.__dict__["host"] = host = Facts(Snapshot("", "", taken.taken, taken.host))
-        host.replies = _Noting(taken.host)
-        host.replies.read = noting.read
+        host.replies = of_host
     try:
         for finding in check.judge(fresh):
             if _is(finding, entry):
                 break
     except (Skip, *WRONG):
         pass
-    return [*reversed(noting.read)]
+    return [*reversed({**of_host.read, **noting.read})]
 
 
 def _is(finding: Finding, entry: Diagnosis) -> bool:

@@ -215,7 +215,7 @@ def no_gpu(facts: Facts) -> Iterator[Finding]:
     if known(lambda: facts.driver.loaded_modules & JETSON) or "tegra" in (known(lambda: facts.system.kernel) or ""):
         raise Skip("on a Jetson the GPU is not a PCI device")
     off = None if known(lambda: facts.container.engine) else known(lambda: switched_off(facts))
-    found = NO_GPU.found(NOT_LISTED)
+    found = NO_GPU.found(NOT_LISTED, {"other_display": facts.pci.other_display})
     if number := expected.number_of_gpus(facts):
         problem = replace(NO_GPU, title=f"This machine has 0 of {number} expected NVIDIA GPUs")
         found = problem.found(f"0 of {number} expected: {NOT_LISTED}", {"expected": number})
