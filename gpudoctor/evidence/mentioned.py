@@ -99,6 +99,8 @@ _THEN = re.compile(
     r"|reboot|the\ \w+\ (?:is|has|was))\b",
     re.IGNORECASE | re.VERBOSE,
 )
+_HUNK = re.compile(r"^\s*@@ -\d+(?:,\d+)? \+\d+")
+_OF_REVIEW = re.compile(r"^[> ]{0,8}\*\*@?[\w-]{1,30}(?: [\w-]{1,30}){0,2}\*\*(?: \([\w ]{1,30}\))?:\s")
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 MOST_SAMPLED = 12  # lines
 
@@ -114,6 +116,8 @@ def only_mentioned(lines: Mapping[int, str]) -> set[int]:
             found.update(_results(typed, command.said))
         elif _GIT.match(typed):
             found.update(_commits(command.said))
+    if any(_HUNK.match(line) for _, line in ordered):
+        found.update(number for number, line in ordered if _OF_REVIEW.match(line))
     return found | set(_logged(ordered)) | set(_released(ordered)) | set(_samples(ordered))
 
 

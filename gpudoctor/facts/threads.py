@@ -46,6 +46,15 @@ _FINE_SINCE = re.compile(
 )
 
 
+# The description of a change to code: what was wrong, what it changes, and that it was accepted.
+_OF_CHANGE = {
+    "problem": re.compile(r"(?i)^#+\s*(?:problem|issue|bug|motivation|why|background|context)\b"),
+    "change": re.compile(r"(?i)^#+\s*(?:fix|solution|changes?|what|resolution|summary of changes)\b"),
+    "accepted": re.compile(r"(?i)\bmerged\b|\bLGTM\b|\ball checks have passed\b|^(?:closes|fixes) #\d+"),
+}
+_IS_MERGED = _OF_CHANGE.keys()
+
+
 def over(lines: Lines) -> tuple[tuple[int, int], ...]:
     return written_afterwards(lines) or solved(lines)
 
@@ -53,6 +62,8 @@ def over(lines: Lines) -> tuple[tuple[int, int], ...]:
 def written_afterwards(lines: Lines) -> tuple[tuple[int, int], ...]:
     """First and last line of a report about an incident that is over."""
     is_report = any(_AFTERWARDS.search(line) for _, line in lines[:3])
+    if {kind for _, line in lines for kind, words in _OF_CHANGE.items() if words.search(line)} >= _IS_MERGED:
+        return ((lines[0][0], lines[-1][0]),)
     return ((lines[0][0], lines[-1][0]),) if is_report and any(_FINE_SINCE.search(line) for _, line in lines) else ()
 
 

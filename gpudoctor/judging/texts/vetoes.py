@@ -32,6 +32,7 @@ _SOLVED = re.compile(
     r"""
     ^[ \t\#*>\[(]{0,8}(?:(?:edit|update)[ \t]{0,2}\d{0,2}[ \t:!.*-]{0,6})?(?:solved|resolved|fixed)\b
     | \b(?:reboot|restart|power\ cycle|reinstall)\w*\ (?:has\ )?(?:fixed|solved|resolved|helped)\b
+    | \b(?:fixed|solved|resolved)\ (?:the|my|this)\ (?:problem|issue|error)\b
     | \bas\ expected\b
     | \b(?:all\ good|works?(?:\ fine)?|working)\ (?:now|again)\b
     """,
@@ -41,7 +42,13 @@ _SOLVED = re.compile(
 LIMITS = ("memlock-limited", "shm-too-small-for-dataloaders", "nccl-shm-no-space")
 WITHOUT_GPU = (
     *("torch-cpu-only-wheel", "nvidia-smi-command-not-found", "no-driver-found", "framework-sees-no-gpu"),
-    *("container-no-gpus-flag", "shm-too-small-for-dataloaders"),
+    *(
+        "container-no-gpus-flag",
+        "shm-too-small-for-dataloaders",
+        "jax-cpu-only",
+        "cuda-library-not-found",
+        "onnxruntime-cuda-ep-lib-missing",
+    ),
 )
 """What is as it should be on a machine that has no GPU on purpose."""
 OF_NO_DRIVER = ("nvml-library-missing", "kernel-module-not-loaded", "no-driver-found", "nvidia-smi-command-not-found")
@@ -68,11 +75,19 @@ def is_over(finding: Finding, facts: Facts) -> bool:
     """Whether the message is of an earlier time, by its quotes or the words around it, and the outputs show the opposite."""
     if facts.texts.alone and finding.problem.id in WITHOUT_GPU and is_for_cpus(facts):
         return True
+    if facts.texts.alone and finding.problem.id in OF_NO_DRIVER and _are_reserved(facts):
+        return True
     if not facts.texts.alone or not veto(finding.problem.id, facts):
         return False
     if finding.problem.id in LIMITS:  # raising it would change nothing
         return True
     return bool(_QUOTED.match(finding.evidence.get("said", ""))) or any(_SOLVED.search(text) for text in passages(facts))
+
+
+def _are_reserved(facts: Facts) -> bool:
+    """Whether lspci shows that vfio-pci holds all GPUs, so that no driver can have them."""
+    drivers = {known(lambda gpu=gpu: gpu.driver) for gpu in known(lambda: facts.pci.gpus, ())}  # type: ignore[misc]
+    return drivers == {"vfio-pci"}
 
 
 def _in_wsl(finding: Finding, facts: Facts) -> Finding:
@@ -207,6 +222,7 @@ VETOES: Mapping[str, Callable[[Facts], str]] = {
         (
             *("no-driver-found", "kernel-module-not-loaded", "nvml-driver-not-loaded", "driver-library-version-mismatch"),
             *("module-not-built-after-kernel-update", "container-no-gpus-flag", "container-host-driver-not-loaded"),
+            *("container-driver-library-mismatch", "container-lost-gpu-access"),
             *("nvidia-visible-devices-void", "notebook-without-gpu", "module-of-another-kernel", "nvidia-module-blacklisted"),
         ),
         _driver_works,

@@ -26,6 +26,12 @@ def is_lxc(facts: Facts) -> bool:
 
 
 _OTHER_GPU = re.compile(r"(?m)^[ \t]*[\da-f:.]+ (?:VGA compatible|3D|Display) controller")
+_OF_AMD = re.compile(
+    r"""
+    ROCm\ System\ Management\ Interface | \bAMD[-\ ]SMI\b | \brocminfo\b | \bAMD\ (?:Radeon|Instinct)\b
+    """,
+    re.VERBOSE,
+)
 _NVIDIA = re.compile(r"\bNVIDIA Corporation\b|\bGeForce\b|\b[RG]TX\b|\bQuadro\b|\bTesla\b")
 _FOR_CPUS = re.compile(
     r"""
@@ -33,16 +39,16 @@ _FOR_CPUS = re.compile(
       (?: runner | machine | box | node | host | server | image | environment | container | laptop | CI )
     | \b(?: has | have | with )\ no\ (?: NVIDIA | GPU | graphics\ card ) | \bno\ GPUs?\ (?: here | on\ th | in\ th | by\ design )
     | \b(?: on\ purpose | deliberately | intentionally | by\ design )\b
-    | \brequirements-cpu\b
+    | \brequirements-cpu\b | \bnot\ a\ problem\b | \b(?:Intel|AMD|Iris|Radeon)\b[^.\n]{0,30}\bonly\b
     """,
     re.IGNORECASE | re.VERBOSE,
 )
 
 
 def has_only_others(facts: Facts) -> bool:
-    """lspci lists display controllers, and the text names no NVIDIA GPU."""
+    """lspci lists display controllers, or a tool of AMD a GPU, and the text names no NVIDIA GPU."""
     text = "\n".join(passages(facts))
-    return bool(_OTHER_GPU.search(text)) and not _NVIDIA.search(text)
+    return bool(_OTHER_GPU.search(text) or _OF_AMD.search(text)) and not _NVIDIA.search(text)
 
 
 def names_gpu(facts: Facts) -> bool:
@@ -53,7 +59,7 @@ def names_gpu(facts: Facts) -> bool:
 _MEANT = r"(?:on\ purpose|deliberately|intentionally|by\ design)"
 _LEFT_WITHOUT = re.compile(
     rf"""
-    \b(?:GPUs?|--gpus|CPU|driver|device=cpu)\b[^.\n]{{0,60}}\b{_MEANT}\b
+    \b(?:GPUs?|--gpus|CPU|cpu|driver)\b[^.\n]{{0,60}}\b{_MEANT}\b
     | \b{_MEANT}\b[^.\n]{{0,60}}\b(?:no|without|only|CPUs?|dropped)\b[^.\n]{{0,20}}\b(?:GPUs?|CPUs?)\b
     | \b(?:needs?|uses?|wants?)\ (?:no|neither\ an?)\ GPUs?\b
     """,
