@@ -93,6 +93,8 @@ _PART_OF_REPORT = re.compile(
     )""",
     re.MULTILINE | re.IGNORECASE | re.VERBOSE,
 )
+LONG = 40  # lines
+_QUESTION = re.compile(r"^(?!\s*(?:\#|\*\*)).*\?\s*$")
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 
 
@@ -103,9 +105,14 @@ def is_documentation(lines: Sequence[str]) -> bool:
     share = SHARE_OF_MANY if marks >= MANY_MARKS else LEAST_SHARE
     if len(prose) < LEAST_LINES or marks < LEAST_MARKS or marks < share * len(prose) or _is_report("\n".join(prose)):
         return False
-    if any(line.startswith("Traceback (most recent call last)") for line in prose):
+    if _asks(prose) or any(line.startswith("Traceback (most recent call last)") for line in prose):
         return False
     return sum(bool(_LOGGED.search(line)) for line in prose) <= MOST_LOGGED * len(prose)
+
+
+def _asks(prose: Sequence[str]) -> bool:
+    """A short text with a question that is no heading: its author wants to know something."""
+    return len(prose) < LONG and any(_QUESTION.search(line) for line in prose)
 
 
 def _is_heading(line: str, rule: str) -> bool:

@@ -85,12 +85,31 @@ def asked(statement: str) -> list[str]:
 
 def _printed(value: ast.expr) -> list[str]:
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "print":
-        return [ast.unparse(each) for each in value.args]
+        return [each for argument in value.args for each in _parts(argument)]
     return [ast.unparse(each) for each in value.elts] if isinstance(value, ast.Tuple) else [ast.unparse(value)]
+
+
+def _parts(value: ast.expr) -> list[str]:
+    """The words and the expressions of an f-string, or the one expression."""
+    if not isinstance(value, ast.JoinedStr):
+        return [ast.unparse(value)]
+    return [ast.unparse(each.value if isinstance(each, ast.FormattedValue) else each) for each in value.values]
+
+
+def _labelled(line: str, expressions: list[str]) -> list[str]:
+    """Values between the words that are printed with them; empty if no words are."""
+    words = [each[1:-1].strip() if each[0] in "\"'" else None for each in expressions]
+    if not any(words):
+        return []
+    form = r"\s*".join("(.+?)" if word is None else f"({re.escape(word)})" for word in words)
+    match = re.fullmatch(form, line.strip())
+    return [value.strip("'\"") for value in match.groups()] if match else []
 
 
 def _values(line: str, expressions: list[str]) -> list[str]:
     """The name of a GPU is the only one that print() leaves with spaces in it."""
+    if shown := _labelled(line, expressions):
+        return shown
     if len(expressions) == 1:
         return [line.strip("'\"")]
     if len(shown := _tuple(line)) == len(expressions):

@@ -32,7 +32,7 @@ _EXPRESSION = "|".join(_VALUES)
 _WRITTEN = re.compile(
     rf"""
     (?:^|[\s"'`(]) (?:print\()? (?P<asked>{_EXPRESSION}) \)? `*\s*
-    (?: =(?!=) | : | -+> | => | →
+    (?: =(?!=) | : | -+> | => | → | \#
       | (?:it\ )?(?:(?:always\ |still\ |now\ |just\ )?(?:returns?|shows?|says?|gives?|prints?|is)) )
     \s*[`'"]*(?P<value>\S.*?)['"]*$
     """,
