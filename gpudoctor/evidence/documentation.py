@@ -111,7 +111,7 @@ def is_documentation(lines: Sequence[str]) -> bool:
 
 
 def _asks(prose: Sequence[str]) -> bool:
-    """A short text with a question that is no heading: its author wants to know something."""
+    """A short text with a question, headings apart: its author wants to know something."""
     return len(prose) < LONG and any(_QUESTION.search(line) for line in prose)
 
 
