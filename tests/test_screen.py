@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,7 +88,7 @@ def test_quiet_is_two_lines(stub: Doctor) -> None:
 
 def test_quiet_names_the_gpus_of_a_healthy_machine() -> None:
     first, second = quiet.render(of("h200-x2")).splitlines()
-    assert re.fullmatch(r"✓ pass: No problems found(?: in the \d+ checks that ran\.|, but \d+ checks? got no answer .*)", first)
+    assert first == "✓ pass: No problems found, but 1 check got no answer or measurement: -v shows why."
     assert second == "2 × NVIDIA H200, driver 580.159.04, CUDA 13.0"
 
 

@@ -49,8 +49,8 @@ _FINE_SINCE = re.compile(
 # The description of a change to code: what was wrong, what it changes, and that it was accepted.
 _OF_CHANGE = {
     "problem": re.compile(r"(?i)^#+\s*(?:problem|issue|bug|motivation|why|background|context)\b"),
-    "change": re.compile(r"(?i)^#+\s*(?:fix|solution|changes?|what|resolution|summary of changes)\b"),
-    "accepted": re.compile(r"(?i)\bmerged\b|\bLGTM\b|\ball checks have passed\b|^(?:closes|fixes) #\d+"),
+    "change": re.compile(r"(?i)^#+\s*(?:fix|solution|changes?|resolution|summary of changes)\b"),
+    "accepted": re.compile(r"(?i)^\W*merged\b|\bLGTM\b|\ball checks have passed\b|^(?:closes|fixes) #\d+"),
 }
 _IS_MERGED = _OF_CHANGE.keys()
 

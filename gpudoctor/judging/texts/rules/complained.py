@@ -103,11 +103,12 @@ def ranks_on_one_gpu(facts: Facts) -> Iterator[Finding]:
 
 
 def saved_clock(facts: Facts) -> Iterator[Finding]:
-    """The governor powersave, a CPU far below 1 GHz, and a load that would need more."""
+    """The governor powersave, a CPU far below 1 GHz that is not idle, and a text that calls the work slow."""
     text = "\n".join(passages(facts))
     clocks, load = [int(number) for number in _MEGAHERTZ.findall(text)], _LOAD.search(text)
     is_saving = facts.shown.cpu_scaling.get("governor") == "powersave"
-    if is_saving and clocks and max(clocks) < SAVING_MHZ and (is_slow(facts) or (load and float(load[1]) >= len(clocks))):
+    is_idle = load is not None and float(load[1]) < 1
+    if is_saving and clocks and max(clocks) < SAVING_MHZ and is_slow(facts) and not is_idle:
         words = f"the governor is powersave, and the CPU runs at {max(clocks)} MHz under load"
         yield facts.problems["cpu-clock-capped"].found(
             words, dict(facts.shown.cpu_scaling, mhz=max(clocks)), confidence=Confidence.LIKELY
