@@ -439,6 +439,7 @@ def test_an_engine_that_does_not_answer_knows_of_no_image(
 ) -> None:
     monkeypatch.setenv("PATH", os.defpath + ":/usr/local/bin:/usr/sbin")
     monkeypatch.setenv(name, value)
+    monkeypatch.setattr(about, "SECONDS", 30.0)  # a look-up of a name can take longer than a user would wait
     found, words = about.on_disk("debian:12")
     assert found is None
     assert words.startswith(f"unknown: {why}")
