@@ -1,17 +1,21 @@
 """What `gpudoctor watch`, `profile` and `hang` say of every program of examples/ and of its mended twin, on a machine with a GPU.
 
-    python benchmarks/examples_found.py --with watch|profile|hang [--only NAME,...] [--seconds 12] [--twins] [-o RESULTS.jsonl]
+    python benchmarks/examples_found.py --with watch|profile|hang [--only NAME,...] [--seconds 12] [--most 600] [--twins]
+        [--options="--no-check …"] [--keep DIR] [-o RESULTS.jsonl]
 
 Needs torch in the Python that runs it. Prints a JSON line a program: the problems of the job, the first first, whether the first
 is one that this program has, and the seconds. With --twins the mended programs follow, of which nothing should be said. The last
-line counts. The exit code is 1 if fewer than 85 % of the programs get the right first problem, or a twin gets any.
+line counts; programs that do not fit into --most seconds are not begun, and named. DIR gets the snapshot of each that is judged
+wrongly. The exit code is 1 if fewer than 85 % of the programs get the right first problem, or a twin gets any.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -78,42 +82,56 @@ def main() -> None:
     parser.add_argument("--only", help="names of programs")
     parser.add_argument("--seconds", type=float, default=12.0, help="that each program works")
     parser.add_argument("--twins", action="store_true", help="the mended programs too")
+    parser.add_argument("--most", type=float, default=math.inf, help="seconds after which no further program is begun")
+    parser.add_argument("--options", type=shlex.split, default=[], help="further options of the command")
+    parser.add_argument("--keep", type=Path, help="folder for the snapshots of those that are judged wrongly")
     parser.add_argument("-o", "--output", type=Path, help="also write the JSON lines here")
     arguments = parser.parse_args()
     seen = [name for name, by in EXPECTED.items() if by.get(arguments.command)]
     names = arguments.only.split(",") if arguments.only else seen
     if unknown := sorted(set(names) - set(seen)):
         parser.error(f"{arguments.command} cannot see: {', '.join(unknown)}")
-    rows = []
-    for name in names:
-        for program in [name, *[f"{name}_mended"] * arguments.twins]:
-            rows.append(row(arguments.command, program, EXPECTED[name][arguments.command], arguments.seconds))
-            print(json.dumps(rows[-1]), flush=True)
+    if arguments.keep:
+        arguments.keep.mkdir(parents=True, exist_ok=True)
+    rows: list[dict[str, Any]] = []
+    left = [program for name in names for program in [name, *[f"{name}_mended"] * arguments.twins]]
+    until = time.monotonic() + arguments.most
+    while left and time.monotonic() < until:
+        program = left.pop(0)
+        expected = EXPECTED[program.removesuffix("_mended")][arguments.command]
+        rows.append(row(arguments, program, expected))
+        print(json.dumps(rows[-1]), flush=True)
+    if left:
+        print(f"no time for: {', '.join(left)}")
     broken = [each for each in rows if not each["is_twin"]]
     right = sum(each["is_right"] for each in broken)
     alarms = [each["program"] for each in rows if each["is_twin"] and each["problems"]]
     print(f"{right} of {len(broken)} programs right; {len(alarms)} twins with a problem: {', '.join(alarms)}")
     if arguments.output:
         arguments.output.write_text("".join(json.dumps(each) + "\n" for each in rows))
-    sys.exit(right < LEAST * len(broken) or bool(alarms))
+    sys.exit(right < LEAST * len(broken) or bool(alarms) or bool(left))
 
 
-def row(command: str, program: str, expected: tuple[str, ...], seconds: float) -> dict[str, Any]:
+def row(arguments: argparse.Namespace, program: str, expected: tuple[str, ...]) -> dict[str, Any]:
     """is_right: of a broken program, that its first problem is expected; of a twin, that it has none."""
     began = time.monotonic()
-    found = problems(command, program, seconds)
+    saved = arguments.keep / f"{program}-{arguments.command}.json" if arguments.keep else None
+    options = [*arguments.options, "--save", str(saved)] if saved else arguments.options
+    found = problems(arguments.command, program, arguments.seconds, options)
     is_twin = program.endswith("_mended")
     is_right = not found if is_twin else bool(found) and found[0] in expected
-    took = round(time.monotonic() - began, 1)
-    return {"program": program, "with": command, "problems": found, "is_right": is_right, "is_twin": is_twin, "seconds": took}
+    if saved and is_right:
+        saved.unlink(missing_ok=True)
+    told = {"program": program, "with": arguments.command, "problems": found, "is_right": is_right, "is_twin": is_twin}
+    return {**told, "seconds": round(time.monotonic() - began, 1)}
 
 
-def problems(command: str, program: str, seconds: float) -> list[str]:
+def problems(command: str, program: str, seconds: float, options: list[str]) -> list[str]:
     """The problems of the job, in the order of the report; [] also if there is no report."""
     run = [sys.executable, str(EXAMPLES / f"{program}.py"), "--seconds", str(seconds)]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "report.json"
-        written = ["--format", "json", "-o", str(file)]
+        written = ["--format", "json", "-o", str(file), *options]
         if command == "hang":
             of_hang(run, written, seconds)
         else:
