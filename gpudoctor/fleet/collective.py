@@ -16,10 +16,11 @@ import msgspec
 from ClusterShell.Event import EventHandler
 from ClusterShell.Task import Task, task_self, task_terminate
 
+from gpudoctor.fleet.accusing import Found
 from gpudoctor.fleet.confirming import Group, Outcome
 from gpudoctor.fleet.engine import Exec, Ssh
-from gpudoctor.fleet.halving import Found, find
-from gpudoctor.fleet.said import MOST_WORDS, Said, Told, outcome
+from gpudoctor.fleet.halving import find
+from gpudoctor.fleet.said import MOST_WORDS, Said, Told, outcome, passes
 from gpudoctor.plain import plain
 from gpudoctor.worker import collective_node, collective_rank
 
@@ -96,14 +97,29 @@ def collective(nodes: Group, how: How, expected: float, tell: Callable[[str], No
     if len(ready) < 2:
         return result
 
-    def probe(groups: Sequence[Group]) -> list[Outcome]:
-        tell(f"Round {len(result.rounds) + 1}: {', '.join(f'{len(group)} nodes' for group in groups)}")
-        done = run(groups, how)
-        result.rounds.append(done)
-        return [outcome(done.groups[group], 3 * len(how.sizes)) for group in groups]
-
-    result.found = find(ready, probe, expected)
+    result.found = find(ready, _Probe(result, how, tell), expected)
     return result
+
+
+@dataclass
+class _Probe:
+    result: Result
+    how: How
+    tell: Callable[[str], None]
+
+    def __call__(self, groups: Sequence[Group]) -> list[Outcome]:
+        self.tell(f"Round {len(self.result.rounds) + 1}: {', '.join(f'{len(group)} nodes' for group in groups)}")
+        done = run(groups, self.how)
+        self.result.rounds.append(done)
+        return [outcome(done.groups[group], 3 * len(self.how.sizes)) for group in groups]
+
+    def in_turn(self, steps: Sequence[Sequence[Group]]) -> list[dict[Group, float]]:
+        nodes = tuple(dict.fromkeys(node for step in steps for group in step for node in group))
+        groups = list(dict.fromkeys(group for step in steps for group in step))
+        self.tell(f"Measuring again, in turn: {len(nodes)} nodes in {len(groups)} groups")
+        numbered = [[groups.index(group) for group in step] for step in steps]
+        done = run([nodes], self.how, {"groups": groups, "steps": numbered})
+        return passes(done.groups[nodes], groups)
 
 
 class _Node(EventHandler):  # type: ignore[misc]
@@ -147,8 +163,11 @@ class _Abort(EventHandler):  # type: ignore[misc]
             worker.abort()
 
 
-def run(groups: Sequence[Group], how: How, is_preflight: bool = False) -> Round:
-    """Runs a session in each group, all at the same time. If a node of a group fails, the group ends soon."""
+def run(groups: Sequence[Group], how: How, turns: Mapping[str, Any] | None = None, is_preflight: bool = False) -> Round:
+    """Runs a session in each group, all at the same time. If a node of a group fails, the group ends soon.
+
+    turns: smaller groups that are measured in turn within the session, instead of every collective.
+    """
     task: Task = task_self()
     task.set_info("fanout", sum(map(len, groups)))
     task.set_info("connect_timeout", CONNECT_SECONDS)
@@ -156,7 +175,7 @@ def run(groups: Sequence[Group], how: How, is_preflight: bool = False) -> Round:
     task.set_default("stdout_msgtree", False)
     task.set_default("stderr_msgtree", False)
     done = Round({group: {node: Said() for node in group} for group in groups})
-    for group, job in zip(groups, _jobs(groups, how, is_preflight), strict=True):
+    for group, job in zip(groups, _jobs(groups, how, turns, is_preflight), strict=True):
         _schedule(task, group, job, how, done.groups[group])
     try:
         task.run()
@@ -168,9 +187,10 @@ def run(groups: Sequence[Group], how: How, is_preflight: bool = False) -> Round:
     return done
 
 
-def _jobs(groups: Sequence[Group], how: How, is_preflight: bool) -> list[dict[str, Any]]:
+def _jobs(groups: Sequence[Group], how: How, turns: Mapping[str, Any] | None, is_preflight: bool) -> list[dict[str, Any]]:
     ports = random.sample(range(*PORTS), len(groups))
     work = {"backend": how.backend, "bytes": how.sizes, "seconds": how.seconds, "each_seconds": how.seconds / 60 / len(how.sizes)}
+    work |= {"turns": turns} if turns else {}
     rank = Path(collective_rank.__file__).read_text(encoding="utf-8")
     return [
         {

@@ -1,15 +1,18 @@
 """Repeats what decided against nodes before they are accused: no node is accused of what does not repeat.
 
-The suspects and the rest run in turn, so that what slows all of them down for a while slows down both.
+What is slow is measured in turn with the rest within one session (turning.py). What fails would end such a session, and
+runs in separate ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, Protocol
 
 Group = tuple[str, ...]
-TIMES = 2
+TIMES = 2  # for what fails: it has no figure that could be compared in turn
+MOST_SAID = 6
 
 
 @dataclass(frozen=True)
@@ -23,30 +26,42 @@ class Outcome:
     def said(self) -> str:
         return f"failed ({self.words})" if self.figure is None else f"{self.figure:.3g}"
 
+    def misses(self, limit: float) -> bool:
+        return self.figure is None or self.figure < limit
 
-Probe = Callable[[Sequence[Group]], Sequence[Outcome]]
-"""Runs groups at the same time. No node is in two of them."""
+
+class Probe(Protocol):
+    """Measures groups of nodes. No node is in two of those that run at the same time."""
+
+    def __call__(self, groups: Sequence[Group]) -> Sequence[Outcome]:
+        """At the same time, each in a separate session."""
+        ...
+
+    def in_turn(self, steps: Sequence[Sequence[Group]]) -> Sequence[Mapping[Group, float]]:
+        """Step after step within one session, many times. Returns what each group reached, pass by pass; nothing if it fails."""
+        ...
+
+
+Verdict = Literal["bad", "mixed", "fine"]
 
 
 @dataclass(frozen=True)
 class Repeated:
-    """suspects: what the groups of one suspect reached, time by time. rest: what the groups without any suspect reached."""
+    """suspects: what the groups of one suspect reached. rest: what the groups without any suspect reached. times: how often
+    each was measured. verdict: "bad" if the suspect is slow or fails each time and the rest does not; "mixed" if it is slow with
+    one partner and not with another. spread: of the rest, each time.
+    """
 
     suspects: tuple[tuple[Group, Outcome], ...]
     rest: tuple[tuple[Group, Outcome], ...]
     limit: float
+    verdict: Verdict
+    times: int
+    spread: tuple[float, ...] = ()
 
     @property
     def is_bad(self) -> bool:
-        """Whether all that was repeated is slow or fails, and nothing of the rest is."""
-        return not self._spoiled and all(self._is_slow(outcome) for _, outcome in self.suspects)
-
-    @property
-    def _spoiled(self) -> bool:
-        return any(outcome.figure is None for _, outcome in self.rest)
-
-    def _is_slow(self, outcome: Outcome) -> bool:
-        return outcome.figure is None or outcome.figure < self.limit
+        return self.verdict == "bad"
 
     @property
     def nodes(self) -> Group:
@@ -56,10 +71,15 @@ class Repeated:
 
     @property
     def said(self) -> str:
-        """`measured again: 88.2, 30.1; the rest: 91, 90.4`."""
-        again = ", ".join(outcome.said for _, outcome in self.suspects)
-        rest = ", ".join(outcome.said for _, outcome in self.rest)
-        return f"measured again: {again}" + (f"; nodes that are not suspected: {rest}" if rest else "")
+        """`measured again 8 times in turn: 0.024 with n1, 0.023 with n2; nodes that are not suspected: 0.29, 0.31`."""
+        (suspect, *_), several = self.nodes or ("",), len(self.nodes) > 1
+        again = ", ".join(
+            outcome.said if several else f"{outcome.said} with {', '.join(node for node in group if node != suspect)}"
+            for group, outcome in self.suspects
+        )
+        rest = ", ".join(outcome.said for _, outcome in self.rest[:MOST_SAID]) + ", …" * (len(self.rest) > MOST_SAID)
+        times = f"measured again {self.times} times in turn" if self.times > 1 else "measured again"
+        return f"{times}: {again}" + (f"; nodes that are not suspected: {rest}" if rest else "")
 
 
 def again(
@@ -75,7 +95,11 @@ def again(
             one.append(each)
     reached = [outcome.figure for _, outcome in others if outcome.figure is not None]
     limit = max(slow * (min(reached) if reached else best), expected)
-    return [Repeated(tuple(each), tuple(others), limit) for each in found]
+
+    def verdict(each: Sequence[tuple[Group, Outcome]]) -> Verdict:
+        return "bad" if all(outcome.misses(limit) for _, outcome in each) and len(reached) == len(others) else "fine"
+
+    return [Repeated(tuple(each), tuple(others), limit, verdict(each), 1) for each in found]
 
 
 def paired(accused: Sequence[str], partners: Sequence[str]) -> tuple[list[list[Group]], list[Group]]:

@@ -1,44 +1,18 @@
 """Finds the nodes that make a collective slow or fail: the set is halved, and groups run side by side, until one is left.
 
-What decided is then repeated, and no node is accused of what does not repeat.
+As soon as there is a healthy node for each suspect, all of them are compared in one session. What decided is repeated in any
+case: no node is accused of what does not repeat.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
-from gpudoctor.fleet import confirming
-from gpudoctor.fleet.confirming import Group, Outcome, Probe, Repeated
+from gpudoctor.fleet.accusing import Confirmation, Found
+from gpudoctor.fleet.confirming import Group, Outcome, Probe
 
 SLOW = 0.7  # of the best group: what is below is slow
-
-
-@dataclass
-class Found:
-    """named: node -> why. between: two groups that are fast alone, but fail or miss what is expected together; that a
-    large group is slower than a small one proves nothing. rounds: group -> outcome, round by round.
-
-    likely: nodes that are in every bad group, if none could be named. repeated: what the last round showed, for each suspect.
-    unsure: nodes of which that did not repeat, and what was seen.
-    """
-
-    named: dict[str, str] = field(default_factory=dict)
-    likely: tuple[str, ...] = ()
-    between: tuple[Group, Group] | None = None
-    rounds: list[dict[Group, Outcome]] = field(default_factory=list)
-    repeated: list[Repeated] = field(default_factory=list)
-    unsure: dict[Group, str] = field(default_factory=dict)
-
-    @property
-    def all_rounds(self) -> int:
-        """With the one that repeats what decided."""
-        return len(self.rounds) + bool(self.repeated)
-
-    @property
-    def is_healthy(self) -> bool:
-        return not (self.named or self.likely or self.between or self.unsure)
 
 
 def most_rounds(count: int) -> int:
@@ -47,7 +21,8 @@ def most_rounds(count: int) -> int:
 
 
 def find(nodes: Sequence[str], probe: Probe, expected: float = 0.0, slow: float = SLOW) -> Found:
-    """The nodes at fault, in at most log2(n) + 2 rounds and one that repeats what decided.
+    """The nodes at fault, in at most log2(n) + 2 rounds and one that repeats what decided; slow ones in three rounds, if half of
+    the nodes are healthy.
 
     expected: a figure below which a group is slow, if known.
     """
@@ -60,67 +35,55 @@ class _Search:
         self.found = Found()
         self.healthy: set[str] = set()
         self.bad: list[Group] = []
-        self.partner: dict[str, str] = {}
+        self.decided: dict[str, Group] = {}
 
     def run(self) -> Found:
-        self._search()
-        if self.found.named:
-            self._confirm_nodes()
-        elif self.found.between:
-            self._confirm_halves(*self.found.between)
-        elif self.found.likely:
-            self._confirm_set(self.found.likely)
-        return self.found
+        if self._search():
+            return self.found
+        found, confirm = self.found, self._confirmation()
+        doubts = [*found.unsure, *found.noise]
+        if found.named:
+            confirm.nodes(self.decided)
+        elif found.between:
+            confirm.halves(*found.between)
+        elif found.likely:
+            confirm.set(found.likely, [group for group in self.bad if set(found.likely) & set(group)] or [self.nodes])
+        if found.named or found.likely or found.between:  # which explain what was in doubt before
+            for nodes in doubts:
+                found.unsure.pop(nodes, None)
+                found.noise.pop(nodes, None)
+        return found
 
-    def _search(self) -> None:
+    def _confirmation(self) -> Confirmation:
+        healthy = [node for node in self.nodes if node in self.healthy]
+        return Confirmation(self.found, self.probe, healthy, self.slow, self.expected, self._best())
+
+    def _search(self) -> bool:
+        """Whether nothing is left to confirm."""
         (whole,) = self._round([self.nodes])
         if len(self.nodes) < 3:
             if self._is_bad(whole):
                 self.found.likely = self.nodes
-            return
+            return False
+        if len(self.nodes) == 3 and whole.figure is not None and self._confirmation().each_against_others(self.nodes):
+            return True
         suspects: list[Group] = [self.nodes]
+        is_compared = False
         while suspects and len(self.found.rounds) < most_rounds(len(self.nodes)):
             suspects = self._halved(suspects)
+            if not is_compared and (nodes := self._comparable(suspects)):
+                is_compared = True
+                if self._confirmation().suspects(nodes, self.bad) and (self.found.named or not self.expected):
+                    return True
         self._conclude(suspects)
+        return False
 
-    def _confirm_nodes(self) -> None:
-        named, self.found.named = self.found.named, {}
-        partners = [node for node in self.nodes if node in self.healthy and node not in named]
-        waiting = list(named)
-        while waiting:
-            accused, waiting = waiting[: len(partners)], waiting[len(partners) :]
-            suspects, rest = confirming.paired(accused, confirming.ordered(partners, self.partner[accused[0]]))
-            for node, repeated in zip(accused, self._again(suspects, rest), strict=True):
-                if repeated.is_bad:
-                    self.found.named[node] = f"{named[node]}; {repeated.said}"
-                else:
-                    self.found.unsure[node,] = f"{named[node]}; {repeated.said}"
-
-    def _confirm_halves(self, one: Group, other: Group) -> None:
-        alone = [part for part in (one, other) if len(part) > 1]
-        (repeated,) = self._again([[(*one, *other)]] * confirming.TIMES, alone)
-        together, apart = ([self._misses(each) for _, each in outcomes] for outcomes in (repeated.suspects, repeated.rest))
-        if not all(together) or any(apart):
-            self.found.between = None
-            self.found.unsure[(*one, *other)] = f"slower together than in halves; {repeated.said}"
-
-    def _misses(self, outcome: Outcome) -> bool:
-        """By what is expected alone: a large group may be slower than a small one."""
-        return outcome.figure is None or outcome.figure < self.expected
-
-    def _confirm_set(self, likely: Group) -> None:
-        partners = tuple(node for node in self.nodes if node in self.healthy and node not in likely)
-        groups = [group for group in self.bad if set(likely) & set(group)] or [self.nodes]
-        suspects = [[groups[-1 - time % len(groups)]] for time in range(confirming.TIMES)]
-        (repeated,) = self._again(suspects, [partners] if len(partners) > 1 else [])
-        if not repeated.is_bad:
-            self.found.likely = ()
-            self.found.unsure[likely] = f"slow or failing together; {repeated.said}"
-
-    def _again(self, suspects: Sequence[Sequence[Group]], rest: Sequence[Group]) -> list[Repeated]:
-        found = confirming.again(suspects, rest, self.probe, self.slow, self._best(), self.expected)
-        self.found.repeated += found
-        return found
+    def _comparable(self, suspects: Iterable[Group]) -> Group:
+        """The suspects, if each can run with a healthy node, and none of them fails."""
+        left = {node for group in suspects for node in group} | self.found.named.keys()
+        reached = {group: outcome for done in self.found.rounds for group, outcome in done.items()}
+        fails = any(reached[group].figure is None for group in self.bad)
+        return () if fails or len(left) > len(self.healthy) else tuple(node for node in self.nodes if node in left)
 
     def _halved(self, suspects: Iterable[Group]) -> list[Group]:
         """Runs the halves of the suspects; returns those that are bad or could not run."""
@@ -129,6 +92,8 @@ class _Search:
             return []
         self._round(groups)
         self._judge_again()
+        if self._all_are_fast_together():
+            return []
         for group in self.bad:
             self._name(group)
         left = {frozenset(group) - self.healthy for group in self.bad}
@@ -142,6 +107,14 @@ class _Search:
         done = [(group, outcome) for round in self.found.rounds[1:] for group, outcome in round.items()]
         self.bad = [group for group, outcome in done if self._is_bad(outcome)]
         self.healthy = {node for group, outcome in done if not self._is_bad(outcome) for node in group}
+
+    def _all_are_fast_together(self) -> bool:
+        """Then none of them is slow, and halves that were had other work at that time."""
+        (whole,) = self.found.rounds[0].values()
+        failed = any(outcome.figure is None for done in self.found.rounds for outcome in done.values())
+        if is_fast := not failed and not self._is_bad(whole):
+            self.healthy, self.bad, self.found.named = {*self.nodes}, [], {}
+        return is_fast
 
     def _groups(self, parts: Sequence[Group]) -> tuple[list[Group], list[Group]]:
         """The groups to run, and the parts that have to wait: a single node needs a partner."""
@@ -175,7 +148,7 @@ class _Search:
             reached = f"reaches {outcome.figure:.3g}" if outcome.figure is not None else f"fails ({outcome.words})"
             best = f"; the best group reaches {self._best():.3g}" if self._best() else ""
             self.found.named[suspects[0]] = f"with {partners} it {reached}{best}"
-            self.partner[suspects[0]] = next(node for node in reversed(group) if node != suspects[0])
+            self.decided[suspects[0]] = group
 
     def _conclude(self, suspects: Iterable[Group]) -> None:
         if self.found.named:
@@ -188,7 +161,7 @@ class _Search:
                 self.found.likely = likely
             return
         done = [(group, outcome) for each in self.found.rounds for group, outcome in each.items()]
-        together = [group for group, outcome in done if self._misses(outcome) and self.healthy >= set(group)]
+        together = [group for group, outcome in done if outcome.misses(self.expected) and self.healthy >= set(group)]
         if together:
             one, other = _halves(min(together, key=len))
             self.found.between = (one, other)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from gpudoctor.fleet.confirming import Outcome
+from gpudoctor.fleet.confirming import Group, Outcome
 from gpudoctor.plain import plain
 from gpudoctor.worker.measuring import nccl_log
 
@@ -24,13 +24,14 @@ class Adapter(msgspec.Struct):
 
 
 class Row(msgspec.Struct):
-    """A figure of a rank; it also says other things, which have no bandwidth."""
+    """A figure of a rank; it also says other things, which have no bandwidth. turn: numbers of the pass and of the group."""
 
     what: str = ""
     bytes: int = 0
     seconds: float = 0.0
     gb_per_s: float | None = None
     wrong: bool = False
+    turn: tuple[int, int] | None = None
 
 
 class Told(msgspec.Struct):
@@ -82,6 +83,18 @@ def outcome(said: Mapping[str, Said], complete: int) -> Outcome:
     judged = [row for row in rows if row["what"] == JUDGED]
     largest = max((row["bytes"] for row in judged), default=0)
     return Outcome(min(row["gb_per_s"] for row in judged if row["bytes"] == largest)) if judged else Outcome(None, "no result")
+
+
+def passes(said: Mapping[str, Said], groups: Sequence[Group]) -> list[dict[Group, float]]:
+    """What groups reached in turn, for passes that have a figure for each; nothing if the session failed."""
+    if any(each.code != 0 for each in said.values()):
+        return []
+    found: dict[int, dict[Group, float]] = {}
+    for row in (row for each in said.values() for row in each.ranks):
+        number, place = row["turn"] or (-1, -1)
+        if number >= 0 and 0 <= place < len(groups):
+            found.setdefault(number, {})[groups[place]] = row["gb_per_s"]
+    return [each for _, each in sorted(found.items()) if len(each) == len(groups)]
 
 
 def transports(said: Mapping[str, Said]) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gpudoctor.fleet.accusing import Found
 from gpudoctor.fleet.confirming import Group, Outcome
-from gpudoctor.fleet.halving import Found
 from gpudoctor.fleet.nodesets import folded
 from gpudoctor.fleet.said import doubts, transports
 
@@ -41,13 +41,14 @@ class Ran(msgspec.Struct):
 
 
 class Repeated(msgspec.Struct):
-    """What was measured again in turn: groups with one suspect, and groups without any. is_bad: all of the first, none of the
-    second, are slow or fail. limit: below it, a group of this round is slow."""
+    """What was measured again in turn: groups with one suspect, and groups without any. is_bad: the first are slow or fail each
+    time. limit: below it, a group of this round is slow. times: how often each was measured; gb_per_s is the median."""
 
     suspects: list[Ran]
     rest: list[Ran]
     limit: float
     is_bad: bool
+    times: int
 
 
 class Unsure(msgspec.Struct):
@@ -64,7 +65,8 @@ class Collective(msgspec.Struct):
     repeat); "not-run" (fewer than two nodes could start). silent: node -> why torch did not start there. figures: of all nodes.
     transports: what NCCL reported of its connections. doubts: what does not fit the adapters that are there. named: node -> why
     it is at fault. likely: one of these is, and no test can tell which. between: two sets that are fast alone, but not together.
-    rounds: group by group. repeated: the last round, for each suspect.
+    noise: nodes that were slow once, while others vary as much. rounds: group by group. repeated: the last round, for each
+    suspect.
     """
 
     schema: str
@@ -78,6 +80,7 @@ class Collective(msgspec.Struct):
     likely: list[str]
     between: list[list[str]]
     unsure: list[Unsure]
+    noise: list[Unsure]
     rounds: list[list[Ran]]
     repeated: list[Repeated]
 
@@ -113,9 +116,12 @@ def as_json(found: Result) -> str:
         list(judged.likely),
         [list(group) for group in judged.between or ()],
         [Unsure(list(group), why) for group, why in judged.unsure.items()],
+        [Unsure(list(group), why) for group, why in judged.noise.items()],
         [[_ran(*each) for each in done.items()] for done in judged.rounds],
         [
-            Repeated([_ran(*one) for one in each.suspects], [_ran(*one) for one in each.rest], each.limit, each.is_bad)
+            Repeated(
+                [_ran(*one) for one in each.suspects], [_ran(*one) for one in each.rest], each.limit, each.is_bad, each.times
+            )
             for each in judged.repeated
         ],
     )
@@ -169,9 +175,15 @@ def _of_halves(judged: Found) -> Iterator[str]:
     if judged.between:
         one, other = map(folded, judged.between)
         yield f"{one} and {other} are fast alone, but not together: look at the switches and cables between them."
-    for group, why in judged.unsure.items():
-        yield f"Not sure about {folded(group)}: {why}. It did not repeat. {_AGAIN}"
+    yield from _not_repeated(judged)
     if judged.is_healthy and _fails(judged):
         yield "Every group fails, so the cause is likely the same on all nodes. If it is the time limit, raise --timeout."
     if judged.is_healthy and not _fails(judged):
         yield "No node is slower than the others."
+
+
+def _not_repeated(judged: Found) -> Iterator[str]:
+    for group, why in judged.unsure.items():
+        yield f"Not sure about {folded(group)}: {why}. It did not repeat. {_AGAIN}"
+    for group, why in judged.noise.items():
+        yield f"{folded(group)} was slow once, but not in turn with the others: {why}"
