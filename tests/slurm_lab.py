@@ -7,16 +7,16 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scontrol")
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-LONGEST_SECONDS = 30
+LONGEST_SECONDS = 120
 CONFIGURATION = """\
 ClusterName=lab
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host}({address})
 SlurmUser=root
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket
@@ -84,14 +84,19 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path, count: int, more: str) -> Iterator[Cluster]:
-    """more: further lines of slurm.conf."""
+def cluster(
+    folder: Path, count: int, more: str, address: str = "127.0.0.1", spaces: Mapping[str, tuple[str, str]] | None = None
+) -> Iterator[Cluster]:
+    """more: further lines of slurm.conf. address: of the controller. spaces: name of a node -> its address and the network
+    namespace of its slurmd."""
     made = Cluster(folder, count)
     host = socket.gethostname().partition(".")[0]
+    at = {name: (spaces or {}).get(name, (address, "")) for name in made.names}
     nodes = "\n".join(
-        f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} CPUs=1 State=UNKNOWN" for name in made.names
+        f"NodeName={name} NodeHostname={host} NodeAddr={at[name][0]} Port={free_port()} CPUs=1 State=UNKNOWN"
+        for name in made.names
     )
-    text = CONFIGURATION.format(host=host, folder=folder, ctld=free_port(), more=more, nodes=nodes)
+    text = CONFIGURATION.format(host=host, address=address, folder=folder, ctld=free_port(), more=more, nodes=nodes)
     (folder / "slurm.conf").write_text(text)
     (folder / "state").mkdir()
     key = folder / "munge.key"
@@ -113,7 +118,8 @@ def cluster(folder: Path, count: int, more: str) -> Iterator[Cluster]:
         wait(lambda: "is UP" in made.run("scontrol", "ping").stdout, "slurmctld does not start")
         for name in made.names:
             (folder / f"spool-{name}").mkdir()
-            start("slurmd", "-D", "-N", name)
+            inside = [f"--net=/run/netns/{at[name][1]}"] if at[name][1] else []  # ip netns exec would hide its cgroups
+            start(*(["nsenter", *inside] if inside else []), "slurmd", "-D", "-N", name)
         wait(lambda: all(made.node(name).get("State") == "IDLE" for name in made.names), "the nodes do not become idle")
         yield made
     finally:

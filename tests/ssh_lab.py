@@ -114,8 +114,8 @@ NETWORK = "10.77.85"
 
 
 @contextmanager
-def namespaces(names: Sequence[str], prefix: str) -> Iterator[dict[str, str]]:
-    """Name -> address, each in a network namespace PREFIX-NAME of its own, behind one switch. Needs root.
+def namespaces(names: Sequence[str], prefix: str, network: str = NETWORK) -> Iterator[dict[str, str]]:
+    """Name -> address, each in a network namespace PREFIX-NAME of its own, behind one switch; this machine is .1. Needs root.
 
     The switch has a namespace, too: rules of this machine's firewall, such as Docker's, would stop what crosses a bridge of it.
     """
@@ -134,11 +134,11 @@ def namespaces(names: Sequence[str], prefix: str) -> Iterator[dict[str, str]]:
         ip("-n", switch, "link", "set", "br0", "up")
         ip("link", "add", prefix, "type", "veth", "peer", "name", "up0", "netns", switch)
         ip("-n", switch, "link", "set", "up0", "master", "br0", "up")
-        ip("addr", "add", f"{NETWORK}.1/24", "dev", prefix)
+        ip("addr", "add", f"{network}.1/24", "dev", prefix)
         ip("link", "set", prefix, "up")
         addresses = {}
         for number, name in enumerate(names):
-            space, port, addresses[name] = f"{prefix}-{name}", f"port{number}", f"{NETWORK}.{11 + number}"
+            space, port, addresses[name] = f"{prefix}-{name}", f"port{number}", f"{network}.{11 + number}"
             ip("-n", space, "link", "add", "eth0", "type", "veth", "peer", "name", port, "netns", switch)
             ip("-n", switch, "link", "set", port, "master", "br0", "up")
             ip("-n", space, "addr", "add", f"{addresses[name]}/24", "dev", "eth0")
