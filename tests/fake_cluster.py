@@ -1,6 +1,7 @@
 """A Kubernetes API server of a few nodes, with answers in the form of a real one. Each Job runs its shell on this machine.
 
-`notready`, `pending`, `unschedulable`, `quota`, `deleted` and `evicted` in the name of a node say what becomes of its pods.
+`notready`, `pending`, `unplaced`, `unschedulable`, `quota`, `deleted`, `full` and `evicted` in the name of a node say what
+becomes of its pods.
 """
 
 from __future__ import annotations
@@ -61,6 +62,10 @@ class Cluster(ThreadingHTTPServer):
             found["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", **words}]
         elif "deleted" in node:
             del self.jobs[name]
+        elif "unplaced" in node:
+            pass
+        elif "full" in node:
+            found["status"] = {"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough resource: cpu"}
         elif "evicted" in node:
             self.logs[name] = b""
             found["status"] = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
@@ -111,12 +116,16 @@ class _Handler(BaseHTTPRequestHandler):
         if self._is_refused():
             return
         if where.path.endswith("/events"):
-            message = 'Error creating: pods "x" is forbidden: violates PodSecurity "restricted:latest": privileged'
+            message = (
+                'Error creating: pods "x" is forbidden: exceeded quota: team, requested: pods=1, used: pods=9, limited: pods=9'
+            )
             self._answer({"kind": "EventList", "items": [{"type": "Warning", "message": message}]})
         elif where.path == "/api/v1/nodes":
             self._answer({"kind": "NodeList", "items": [_node(*each) for each in self.server.nodes.items()]})
         elif log := re.fullmatch(r".*/pods/(.*)-x1/log", where.path):
-            self._answer(self.server.logs[log[1]])
+            message = f'container "gpudoctor" in pod "{log[1]}-x1" is not available'
+            written = self.server.logs.get(log[1])
+            self._answer({"kind": "Status", "message": message} if written is None else written, 400 if written is None else 200)
         elif where.path.endswith("/pods"):
             key, _, value = parse_qs(where.query)["labelSelector"][0].partition("=")
             jobs = [job for job in list(self.server.jobs.values()) if job["metadata"]["labels"][key] == value]

@@ -261,18 +261,26 @@ def test_a_pod_that_does_not_start(cluster: Cluster, monkeypatch: pytest.MonkeyP
 
 
 def test_what_became_of_each_job_is_told_apart(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.nodes = {"c-deleted": 8}
+    assert states("--engine", "kubernetes") == {"c-deleted": ("interrupted", "its Job was deleted")}
     monkeypatch.setattr("gpudoctor.cli.fleet.check._BEYOND", -18.0)
-    cluster.nodes = dict.fromkeys(("a-unschedulable", "b-quota", "c-deleted", "d-evicted", "e-pending"), 8)
+    names = ("a-unschedulable", "b-quota", "d-evicted", "e-pending", "f-unplaced", "g-full")
+    cluster.nodes = dict.fromkeys(names, 8)
     done = run("fleet", "check", "--engine", "kubernetes", *CHEAP, "--format", "json")
     report = json.loads(done.stdout)
     assert {node["name"][2:]: (node["state"], node["detail"]) for node in report["nodes"]} == {
         "unschedulable": ("busy", "Unschedulable: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu."),
-        "quota": ("timed-out", 'Error creating: pods "x" is forbidden: violates PodSecurity "restricted:latest": privileged'),
-        "deleted": ("interrupted", "its Job was deleted"),
-        "evicted": ("failed", "Evicted: The node was low on resource: memory."),
+        "quota": (
+            "busy",
+            'the pod was not created: Error creating: pods "x" is forbidden: exceeded quota: team, '
+            "requested: pods=1, used: pods=9, limited: pods=9",
+        ),
+        "evicted": ("busy", "Evicted: The node was low on resource: memory."),
         "pending": ("timed-out", "ImagePullBackOff: Back-off pulling image"),
+        "unplaced": ("busy", "the pod was not scheduled"),
+        "full": ("busy", "OutOfcpu: Node didn't have enough resource: cpu"),
     }
-    assert "e-pending" not in str(report["drains"])
+    assert report["drains"] == [], "none of this is a fault of a node"
     assert not cluster.jobs
     assert not cluster.inputs
 

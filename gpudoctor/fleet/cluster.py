@@ -26,6 +26,20 @@ REQUIRED = "kubernetes>=28"
 _CHUNK = 1 << 16
 UNAUTHORIZED, GONE, TOO_MANY, SERVER_ERROR = 401, 404, 429, 500
 API = "the Kubernetes API"
+NOT_PLACED = "the pod was not scheduled"
+# Reasons why a pod does not run that say nothing about the GPUs of its node: queues, quotas, other pods, or its shutdown.
+OF_CLUSTER = (
+    "Unschedulable",
+    "Scheduling",
+    "SchedulerError",
+    "Evicted",
+    "Preempt",
+    "OutOf",
+    "NodeShutdown",
+    "Shutdown",
+    "Terminated",
+    "NodeAffinity",
+)
 EXPIRED = "; does kubectl get nodes work? A token may have expired"
 
 
@@ -235,7 +249,8 @@ def waits_for(pod: Mapping[str, Any]) -> str:
     for condition in status.get("conditions", ()):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return f"{condition.get('reason')}: {condition.get('message', '')}".rstrip(": ")
-    return ""
+    is_placed = status.get("phase") != "Pending" or pod.get("spec", {}).get("nodeName") or status.get("containerStatuses")
+    return "" if is_placed else NOT_PLACED
 
 
 def ended_by(pod: Mapping[str, Any]) -> str:

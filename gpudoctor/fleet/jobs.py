@@ -13,14 +13,14 @@ from typing import Any
 
 from gpudoctor import screen
 from gpudoctor.containers.target import inside
-from gpudoctor.fleet.cluster import API, Cluster, GpuNode, Place, Refusal, ended_by, waits_for
+from gpudoctor.fleet.cluster import API, NOT_PLACED, OF_CLUSTER, Cluster, GpuNode, Place, Refusal, ended_by, waits_for
 from gpudoctor.fleet.conversation import Asked, Conversation
 from gpudoctor.fleet.how import Counts, Done, How
 from gpudoctor.fleet.model import State
 
 POLL_SECONDS = 1.0
 ENDED = ("Succeeded", "Failed")
-NO_POD, NO_PLACE, DELETED = "the pod was not created", "Unschedulable", "its Job was deleted"
+NO_POD, DELETED = "the pod was not created", "its Job was deleted"
 
 
 @dataclass
@@ -127,9 +127,9 @@ class Jobs:
             if not (has_ended or is_late):
                 continue
             following = self._read(each, pod["metadata"]["name"]) if pod and not each.waits else b""
-            each.waits = each.waits or (ended_by(pod) if pod else "")
+            each.waits = (ended_by(pod) if pod else "") or each.waits  # a pod that never ran has no log
             if each.waits == NO_POD:
-                each.waits = self._cluster.why_no_pod(each.job) or NO_POD
+                each.waits = ": ".join(filter(None, (NO_POD, self._cluster.why_no_pod(each.job))))
             self._remove([each.job])
             if following and has_ended and not is_late:
                 each.sent = following
@@ -159,9 +159,10 @@ class Jobs:
         if each.talk.has_flooded:
             return State.FLOODED, ""
         if has_answers:
-            return State.PARTIAL, "time limit reached" if is_late else "the Job ended early"
+            early = f"the Job ended early ({each.waits})" if each.waits else "the Job ended early"
+            return State.PARTIAL, "time limit reached" if is_late else early
         if each.waits.startswith((API, DELETED)):  # which says nothing about the node
             return State.INTERRUPTED, each.waits
-        if each.waits.startswith(NO_PLACE):
+        if each.waits.startswith((NO_POD, NOT_PLACED, *OF_CLUSTER)):
             return State.BUSY, each.waits
         return (State.TIMED_OUT, each.waits or "the Job did not end") if is_late else (State.FAILED, each.waits or "no output")
