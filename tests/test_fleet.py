@@ -157,14 +157,18 @@ def test_one_bad_file_costs_one_node(tmp_path: Path) -> None:
     (tmp_path / "a4.json").write_bytes(taken[: len(taken) // 2])
     (tmp_path / "a5.json").write_bytes(b"[" * 100_000)
     (tmp_path / "a6.json").write_bytes(b'{"schema": "gpudoctor.snapshot/1", "version": 3}')
+    os.mkfifo(tmp_path / "a8.json")
+    (tmp_path / "$(id)\nx.json").write_bytes(taken)
     done = run("fleet", "merge", str(tmp_path), "-w", "a[1-7]", "--format", "json")
-    told = {node["name"]: node["state"] for node in json.loads(done.stdout)["nodes"]}
-    assert not any(node["lost_gpus"] for node in json.loads(done.stdout)["nodes"] if node["state"] == "invalid")
+    report = json.loads(done.stdout)
+    told = {node["name"]: node["state"] for node in report["nodes"]}
+    assert not any(node["lost_gpus"] for node in report["nodes"] if node["state"] == "invalid")
     assert told == {
         **dict.fromkeys(("a1", "a2", "a3"), "answered"),
-        **dict.fromkeys(("a4", "a5", "a6"), "invalid"),
+        **dict.fromkeys(("a4", "a5", "a6", "a8", "$(id)\\nx"), "invalid"),
         "a7": "missing",
     }
+    assert "id" not in report["good"] + report["bad"] + str(report["drains"]), "lists that are pasted into a shell"
 
 
 @pytest.mark.parametrize(
@@ -185,6 +189,8 @@ def test_one_bad_file_costs_one_node(tmp_path: Path) -> None:
         (["check", "--engine", "local", "-w", "r[1-9999]n[1-9999]"], "contains more than 100,000 nodes"),
         (["check", "--engine", "local", "-w", f"n[1-{'9' * 5000}]"], "contains more than 100,000 nodes"),
         (["check", "--engine", "local", "-w", "node1;reboot"], "not a valid"),
+        (["check", "-w", "node1", "--engine-options", "-o 'x"], "is not a list of words: no closing quotation"),
+        (["collective", "-w", "node[1-2]", "--engine-options", '"'], "is not a list of words: no closing quotation"),
         (["check", "--engine", "local", "-w", "node1:2222"], "--engine-options '-p 2222'"),
         (["check", "--engine", "local", "-w", "[::1]"], "write an IPv6 address without brackets"),
         (["check", "--engine", "local", "-w", "node1 node2"], "separate nodes with commas"),

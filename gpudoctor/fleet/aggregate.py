@@ -15,7 +15,7 @@ from gpudoctor.fleet.draining import drains
 from gpudoctor.fleet.figures import Columns, Figures
 from gpudoctor.fleet.grouping import grouped
 from gpudoctor.fleet.model import Difference, Fleet, Kind, Measured, Node, Problem, State
-from gpudoctor.fleet.nodesets import folded
+from gpudoctor.fleet.nodesets import folded, is_name
 from gpudoctor.fleet.traits import Alike
 from gpudoctor.model import Status
 from gpudoctor.version import __version__
@@ -35,7 +35,7 @@ def aggregated(seen: Sequence[Seen], alike: Alike) -> Fleet:
         nodes |= {node.name: node for node in compared}
     ordered = tuple(nodes[node.name] for node in seen)
     groups, common = grouped(ordered, {kind.name: kind.nodes for kind in found})
-    bad = [node.name for node in ordered if node.is_bad]
+    named = [node for node in ordered if is_name(node.name)]  # others are files in a wrong place, or set as a trap
     differing = {name for group in groups for name in group.names}
     taken = sorted(filter(None, (node.taken for node in ordered)))
     return Fleet(
@@ -50,8 +50,8 @@ def aggregated(seen: Sequence[Seen], alike: Alike) -> Fleet:
         groups=groups,
         common=common,
         nodes=ordered,
-        good=folded(node.name for node in ordered if not node.is_bad),
-        bad=folded(bad),
+        good=folded(node.name for node in named if not node.is_bad),
+        bad=folded(node.name for node in named if node.is_bad),
         drains=drains(ordered, groups),
         first_taken=taken[0] if taken else "",
         last_taken=taken[-1] if taken else "",

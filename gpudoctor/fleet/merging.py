@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -19,9 +20,11 @@ from gpudoctor.fleet.judging import Judge
 from gpudoctor.fleet.model import NODE_SCHEMA, SCHEMA, Fleet, State
 from gpudoctor.fleet.nodesets import is_name
 from gpudoctor.fleet.reading import Read, Reader, Unanswered
+from gpudoctor.plain import plain
 
 MOST_VALUES = 20_000_000  # in the report of a fleet
 ENDINGS = (".json", ".json.gz", ".html", ".tar.gz", ".tgz")
+_OPEN = ("/dev/", "/proc/")  # pipes that a shell holds open: <(...)
 Change = Callable[[str, Read], "tuple[str, Read]"]
 Tell = Callable[[str], None]
 
@@ -76,7 +79,7 @@ def name_of(path: str) -> str:
     """`node017` of `day1/node017.json`."""
     name = Path(path).name
     ending = next((each for each in sorted(ENDINGS, key=len, reverse=True) if name.endswith(each)), "")
-    return name.removesuffix(ending) or name
+    return plain(name.removesuffix(ending) or name).replace("\n", "\\n")
 
 
 def merged(
@@ -108,8 +111,17 @@ def merged(
     return aggregated(seen, collecting.alike)
 
 
+def _mode(path: str) -> int:
+    try:
+        return Path(path).stat().st_mode
+    except OSError:  # reading it says why
+        return 0
+
+
 def read(reader: Reader, name: str, path: str) -> Read:
     """A file that cannot be used costs its own node only."""
+    if stat.S_ISFIFO(_mode(path)) and not path.startswith(_OPEN):
+        return Unanswered(NODE_SCHEMA, name, State.INVALID, "is a pipe, which nothing may ever write to")
     try:
         found = reader.file(path)
     except UserError as failure:

@@ -44,7 +44,7 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
 @click.option("-g", "--group", "groups", metavar="GROUP", multiple=True, help="A group of nodes that ClusterShell knows.")
 @click.option("-x", "--exclude", metavar="NODES", multiple=True, help="Leave these nodes out.")
 @click.option("--engine", type=click.Choice(ENGINES), default="ssh", show_default=True, help="How to reach the nodes.")
-@click.option("--engine-options", metavar="TEXT", default="", help="Options for ssh or srun, such as '-l root' or --gres=gpu:8.")
+@delivering.ENGINE_OPTIONS
 @click.option(
     "--fanout", metavar="N", type=click.IntRange(1, 4096), default=64, show_default=True, help="Nodes at the same time."
 )

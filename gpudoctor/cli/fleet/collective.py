@@ -47,7 +47,7 @@ def _sizes(context: click.Context, parameter: click.Parameter, value: str) -> tu
 @click.option(
     "--engine", type=click.Choice(["ssh", "slurm", "local"]), default="ssh", show_default=True, help="How to reach them."
 )
-@click.option("--engine-options", metavar="TEXT", default="", help="Options for ssh or srun, such as '-l root' or --gres=gpu:8.")
+@delivering.ENGINE_OPTIONS
 @click.option("--python", metavar="PATH", default="python3", show_default=True, help="The Python with torch, on every node.")
 @click.option("--backend", type=click.Choice(["nccl", "gloo"]), help="[default: nccl, or gloo without a GPU]")
 @click.option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,22 @@ if TYPE_CHECKING:
     from gpudoctor.fleet.model import Fleet
     from gpudoctor.fleet.redacting import Redactor
 
+
+def _engine_options(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    try:
+        shlex.split(value)
+    except ValueError as failure:
+        raise click.BadParameter(f"{value!r} is not a list of words: {str(failure).lower()}.") from None
+    return value
+
+
+ENGINE_OPTIONS = click.option(
+    "--engine-options",
+    metavar="TEXT",
+    default="",
+    callback=_engine_options,
+    help="Options for ssh or srun, such as '-l root' or --gres=gpu:8.",
+)
 LOG_SECONDS = 10.0  # between lines about the progress where there is no terminal
 FORMATS = ("text", "html", "json", "junit", "sarif", "prometheus")
 _SHARED = (
