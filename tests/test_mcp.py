@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from each import each
 from stand_in import environment, run
 
 from gpudoctor.cli import mcp, mcp_tools
+from gpudoctor.errors import UserError
 from gpudoctor.files import snapshot
 from gpudoctor.fleet import cluster
 
@@ -80,6 +82,15 @@ def test_a_long_answer_is_cut_at_a_line() -> None:
     text = mcp_tools._cut("a line\n" * 20_000)
     assert len(text) < mcp_tools.MOST_CHARACTERS + 100
     assert "\na line\n[cut: " in text
+
+
+@each(("tool", "words"), [("replay", ["pipe"]), ("explain", ["pipe"]), ("diff", ["pipe", "pipe"]), ("fix", [None, "pipe"])])
+def test_a_pipe_is_not_waited_for(tool: str, words: list[str | None], tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    if not pipe.exists():
+        os.mkfifo(pipe)
+    with pytest.raises(UserError, match="is not a regular file"):
+        mcp_tools.TOOLS[tool](*(word and str(pipe) for word in words))
 
 
 def test_a_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import stat
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from gpudoctor import screen
@@ -46,6 +48,7 @@ def replay(file: str, level: Level | None = None, form: Form = "markdown") -> st
     """Diagnose a saved snapshot (gpudoctor check --save FILE) or show a saved report, without asking the machine."""
     from gpudoctor import checkup
 
+    _not_endless(file)
     return _report(checkup.load(file, level), form)
 
 
@@ -57,6 +60,7 @@ def explain(what: str) -> str:
     from gpudoctor import api, checkup
     from gpudoctor.report import explained
 
+    _not_endless(what)
     found = api.explain(what)
     if found.checkup is None:
         return _cut(found.text)
@@ -69,6 +73,7 @@ def diff(a: str, b: str) -> str:
     from gpudoctor import checkup, comparing
     from gpudoctor.report import compared
 
+    _not_endless(a, b)
     left, right = checkup.alike(checkup.load(a, "full"), checkup.load(b, "full"))
     one, other = left.opened("A"), right.opened("B")
     return _cut(right.sweep(compared.render(one, other, comparing.compare(one, other))))
@@ -99,6 +104,7 @@ def fix(problem: str | None = None, file: str | None = None) -> str:
     if problem and problem not in catalog.problems():
         raise UserError(unknown("problem", problem, catalog.problems()))
     if file:
+        _not_endless(file)
         found = checkup.load(file)
     else:
         with ONE_AT_A_TIME:
@@ -109,6 +115,17 @@ def fix(problem: str | None = None, file: str | None = None) -> str:
         return f"{problem or 'Nothing that needs a fix'} was not found there.\n"
     notes = ["Names are redacted: gpudoctor fix prints the exact commands on the machine itself."]
     return _cut(shown.sweep(script.render(steps, str(shown.target.get("distribution", "")), notes)))
+
+
+def _not_endless(*words: str) -> None:
+    """A pipe or a device could keep the server waiting for ever, even after its client has gone."""
+    for word in words:
+        try:
+            mode = Path(word).stat().st_mode
+        except (OSError, ValueError):  # not a file, or reading it says why
+            continue
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise UserError(f"{word} is not a regular file")
 
 
 TOOLS: dict[str, Callable[..., str]] = {
