@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -38,13 +38,13 @@ IN_THE_SHELL = re.compile(r"(?:^|&& |; )(?:(?:export|unset|source|conda activate
 ROWS_OF = (messages.TEXTS, *messages.IN_ORDER)
 
 
-def every() -> Iterator[tuple[str, Fix]]:
+@functools.cache
+def every() -> list[tuple[str, Fix]]:
     checks = ((problem.id, fix) for check in catalog.checks().values() for problem in check.problems for fix in problem.fixes)
     told = ((id, fix) for check in ROWS_OF for id, problem in messages.problems(check).items() for fix in problem.fixes)
     starts = ((id, fix) for id, problem in failed_start.problems().items() for fix in problem.fixes)
     rows = ((row.id, fix) for check in ROWS_OF for row in messages.messages(check) for fix in messages.ways(row.fixes))
-    for id, fix in dict.fromkeys((*checks, *told, *starts, *rows)):
-        yield f"{id}: {fix.title}", fix
+    return [(f"{id}: {fix.title}", fix) for id, fix in dict.fromkeys((*checks, *told, *starts, *rows))]
 
 
 def dummy(command: str) -> str:
