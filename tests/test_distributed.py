@@ -24,7 +24,7 @@ from gpudoctor import catalog
 from gpudoctor.facts import Facts
 from gpudoctor.judging.measured import collectives
 from gpudoctor.model import Confidence, Finding, Reply, Skip, Snapshot, Status
-from gpudoctor.worker.measuring import bench, nccl, nccl_log
+from gpudoctor.worker.measuring import bench, nccl, nccl_log, ranks
 from gpudoctor.worker.measuring import collectives as exchanges
 from gpudoctor.worker.measuring.all_reduce import rows
 from gpudoctor.worker.measuring.bench import Bench
@@ -172,18 +172,31 @@ import sys
 sys.path.insert(0, {root!r})
 from gpudoctor.worker.measuring.bench import Bench
 from gpudoctor.worker.workloads import distributed
+distributed.ranks.__file__ = {program!r}
 distributed.session(Bench({file!r}, [0, 1], "full"), {backend!r})
+"""
+BRIEFLY = """
+import json, sys
+sys.path.insert(0, {root!r})
+from gpudoctor.worker.child import die_with_parent
+from gpudoctor.worker.measuring import all_reduce, ranks
+die_with_parent()
+all_reduce.BATCH_SECONDS = 0.002
+ranks.main(json.loads(sys.argv[1]))
 """
 
 
-def started(tmp_path: Path, backend: str) -> subprocess.Popen[str]:
-    text = SESSION.format(root=str(ROOT), file=str(tmp_path / "all"), backend=backend)
+def started(tmp_path: Path, backend: str, program: str = ranks.__file__) -> subprocess.Popen[str]:
+    """program: what each rank runs."""
+    text = SESSION.format(root=str(ROOT), file=str(tmp_path / "all"), backend=backend, program=program)
     return subprocess.Popen([python_with_torch(), "-c", text], stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
 def test_two_ranks_on_the_processor(tmp_path: Path) -> None:
     (tmp_path / "all.go").touch()
-    process = started(tmp_path, "gloo")
+    briefly = tmp_path / "briefly.py"
+    briefly.write_text(BRIEFLY.format(root=str(ROOT)))
+    process = started(tmp_path, "gloo", str(briefly))
     assert process.communicate(timeout=HOPELESS_SECONDS)[1] == ""
     heard = bench.read(str(tmp_path / "all"))
     for rank in (0, 1):
