@@ -66,9 +66,8 @@ def _signals() -> tuple[object, ...]:
     return (*map(signal.getsignal, ending), signal.pthread_sigmask(signal.SIG_BLOCK, ()))
 
 
-# Programs start here by the hundred: where none may write bytecode beside the sources, it is kept elsewhere.
+# Programs start here by the hundred, and some import torch: without bytecode, each of them compiles all that it imports.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(Path(__file__).parent.parent / ".pytest_cache" / "bytecode")
     sys.dont_write_bytecode = False
 
 # What nohup or a shell's & has us ignore, the programs that tests start would ignore as well, and those end them by signals.

@@ -239,14 +239,13 @@ def test_the_example_of_a_check_touches_nothing_else(
 ) -> None:
     """Its two files, added to a copy of the tree: every test that judges by all checks still passes, on some of the machines."""
     copy = tmp_path_factory.mktemp("tree") / "gpudoctor"
-    shutil.copytree(pages.ROOT, copy, ignore=shutil.ignore_patterns(".*", "dist", "__pycache__"))
+    shutil.copytree(pages.ROOT, copy, ignore=shutil.ignore_patterns(".*", "dist"))  # with the bytecode
     shutil.copytree(example[1], copy, dirs_exist_ok=True)
     files = [f"tests/test_{name}.py" for name in OF_ALL_CHECKS]
     chosen = f"({OTHERS}) and ({ONE_PAGE}) and ({SOME})"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *files]
     alone = {**os.environ, "GPUDOCTOR_TEST_DOCKER": ""}  # else it would fail for what a test beside it has not cleaned up yet
-    compiled_there = {**alone, "PYTHONDONTWRITEBYTECODE": "1"}  # see conftest.py
-    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, env=compiled_there)
+    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, env=alone)
     assert done.returncode == 0, done.stdout[-4000:]
 
 
