@@ -14,6 +14,10 @@ from pathlib import Path
 
 import pytest
 
+# Programs start here by the hundred, and some import torch: without bytecode, each of them compiles all that it imports.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    sys.dont_write_bytecode = False
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 import browser
@@ -65,10 +69,6 @@ def _signals() -> tuple[object, ...]:
     ending = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGCHLD, signal.SIGALRM)
     return (*map(signal.getsignal, ending), signal.pthread_sigmask(signal.SIG_BLOCK, ()))
 
-
-# Programs start here by the hundred, and some import torch: without bytecode, each of them compiles all that it imports.
-if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-    sys.dont_write_bytecode = False
 
 # What nohup or a shell's & has us ignore, the programs that tests start would ignore as well, and those end them by signals.
 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
