@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import sys
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -17,6 +19,7 @@ from gpudoctor.model import AREAS, Check, Problem
 
 ENTRY_POINTS = "gpudoctor.checks"
 """Installed packages offer checks in this group: the name is the check's id, the value its CHECK."""
+WRITTEN = "*-[iI][nN][fF][oO]/entry_points.txt"  # of a wheel, or of an egg
 OWN_AREA = "site"
 _own: list[Path] = []
 
@@ -101,7 +104,9 @@ def _of_others() -> Iterator[tuple[str, Check]]:
             raise UserError(f"{path} is not a check: {type(failure).__name__}: {failure}") from None
         is_flat = path.parent.name not in AREAS
         yield str(path), _checked(str(path), replace(check, area=OWN_AREA) if is_flat else check)
-    import importlib.metadata  # a hundredth of a second
+    if not _is_offered():
+        return
+    import importlib.metadata  # with all that reads e-mail
 
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
         where = f"{point.dist.name if point.dist else 'a package'}: {point.value}"
@@ -111,6 +116,17 @@ def _of_others() -> Iterator[tuple[str, Check]]:
         except Exception as failure:
             raise UserError(f"{where} is not a check: {type(failure).__name__}: {failure}") from None
         yield where, _checked(where, named)
+
+
+def _is_offered() -> bool:
+    """Whether a package on the path may offer checks. Archives are not looked into: who has one pays for all metadata."""
+    return any(Path(folder).is_file() or any(map(_may_offer, Path(folder).glob(WRITTEN))) for folder in sys.path)
+
+
+def _may_offer(file: Path) -> bool:
+    with suppress(OSError):
+        return ENTRY_POINTS.encode() in file.read_bytes()
+    return False
 
 
 def _checked(where: str, check: Check) -> Check:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
 
 from gpudoctor import catalog
 from gpudoctor.cli import main
-from gpudoctor.model import Check
 
 SNAPSHOT = str(Path(__file__).parent / "machines/h100-measured/snapshot.json")
 OLD = """'''The driver is as new as this cluster requires.'''
@@ -88,9 +86,14 @@ def test_a_name_that_is_taken(folder: Path) -> None:
     assert "there is already a check kernel-module" in run("list", "--checks", str(folder)).output
 
 
-def test_an_installed_package(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    check: Check = catalog.load(folder / "our_driver.py")
-    point = SimpleNamespace(name="of-a-package", value="package:CHECK", dist=None, load=lambda: check)
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [point] if group == catalog.ENTRY_POINTS else [])
+@pytest.mark.parametrize("about", ["ours-1.dist-info", "EGG-INFO"])
+def test_an_installed_package(folder: Path, about: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = folder / "ours.egg"  # importlib.metadata knows such folders by their name
+    (site / about).mkdir(parents=True)
+    (site / about / ("METADATA" if "dist" in about else "PKG-INFO")).write_text("Name: ours\nVersion: 1\n")
+    (site / about / "entry_points.txt").write_text(f"[{catalog.ENTRY_POINTS}]\nof-a-package = our_driver:CHECK\n")
+    (folder / "our_driver.py").rename(site / "our_driver.py")
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.delitem(sys.modules, "our_driver", raising=False)
     catalog.checks.cache_clear()
-    assert catalog.checks()["of-a-package"].problems == check.problems
+    assert [problem.id for problem in catalog.checks()["of-a-package"].problems] == ["our-driver-too-old"]
