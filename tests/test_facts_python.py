@@ -190,3 +190,16 @@ def test_no_conda_environment_has_no_conda_packages() -> None:
 def test_without_its_files_torch_is_known_by_its_name(version: str, expected: str | None) -> None:
     packages = Reply("ok", [{"name": "torch", "version": version, "location": "/venv"}])
     assert Python(Replies({"torch": Reply("missing"), "packages": packages})).torch_cuda == expected
+
+
+def test_what_is_required_only_with_an_extra() -> None:
+    """`or` may make such a line true without it; quotes and spaces vary."""
+    lines = [
+        *("a; extra == 'x'", 'b ; (platform_system == "Linux") and extra=="x"', "c; extra == 'x' and platform_system == 'Linux'"),
+        *("d; extra == 'x' or platform_system == 'Linux'", "e; extra == ''", "f; extra != 'x'", "g[extra]>=1", "h"),
+        *("i; platform_system == 'Windows' or extra == 'x'", "vendor; extra == 'x'", "j;platform_system=='Linux'"),
+    ]
+    found = python(packages=[record("big", "1", requires=lines)])
+    package = found.package("big")
+    assert package
+    assert [line.name for line in found.requirements(package)] == ["d", "e", "f", "g", "h", "j"]

@@ -221,10 +221,15 @@ class Python(Guarded):
         return assigned(text, "cuda_version") if self.onnxruntime_package and "cuda_version" in text else None
 
 
+# Most lines of the large packages, each of which takes long to parse: without "or", such a marker is never true without extras.
+_OF_EXTRA = re.compile(r""";(?!.*\bor\b).*\bextra\s*==\s*(?:'[^']|"[^"])""")
+
+
 @cache
 def _needed(lines: tuple[str, ...], environment: tuple[tuple[str, str], ...]) -> tuple[Requirement, ...]:
     known = dict(environment)
-    return tuple(line for line in map(requirement, lines) if line and (line.marker is None or line.marker.evaluate(known)))
+    asked = (requirement(line) for line in lines if not _OF_EXTRA.search(line))
+    return tuple(line for line in asked if line and (line.marker is None or line.marker.evaluate(known)))
 
 
 def cuda_of_local_version(version: str) -> str | None:
