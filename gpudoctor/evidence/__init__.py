@@ -20,6 +20,7 @@ from gpudoctor.evidence.samples import of_instructions
 from gpudoctor.evidence.scan import scan
 from gpudoctor.facts import sessions, threads
 from gpudoctor.facts.guarded import WRONG
+from gpudoctor.facts.recurring import Recurring
 from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
 from gpudoctor.version import __version__
 
@@ -75,12 +76,15 @@ def added(taken: Snapshot, evidence: Evidence) -> Snapshot:
 def _of(name: str, excerpt: Excerpt) -> dict[str, Reply]:
     replies: dict[str, Reply] = {}
     kinds: list[str] = []
-    listed = only_listed(excerpt.lines) | only_mentioned(excerpt.lines) | set(of_instructions(sorted(excerpt.lines.items())))
-    lines = [(number, line) for number, line in sorted(excerpt.lines.items()) if number not in listed]
+    recurring = Recurring(sorted(excerpt.lines.items()))
+    read = dict(recurring.thinned())
+    listed = recurring.like(only_listed(read) | only_mentioned(read) | set(of_instructions(list(read.items()))))
+    lines = [(number, line) for number, line in read.items() if number not in listed]
     answered = sessions.answered(lines)
-    quoted = only_quoted(excerpt.lines) | set(of_other_programs(lines))
+    quoted = recurring.like(only_quoted(read) | set(of_other_programs(lines)))
     quoted.update(number for first, last in answered for number in range(first, last + 1))
-    excerpt = replace(excerpt, lines={number: line for number, line in lines if number not in quoted})
+    out = listed | quoted
+    excerpt = replace(excerpt, lines={number: line for number, line in excerpt.lines.items() if number not in out})
     of_others = (*sessions.hearsay(lines), *threads.over(lines))
     past = (*sessions.mended(lines), *of_others, *answered)
     for block in _outermost(excerpt.blocks):

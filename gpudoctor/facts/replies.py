@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from gpudoctor.facts.guarded import Guarded
 from gpudoctor.model import Reply, Skip, Unavailable
 
 _KINDS = {"missing": Skip.NOT_INSTALLED, "denied": Skip.NOT_PERMITTED}
+
+Made = TypeVar("Made")
 
 
 class Replies(Guarded):
@@ -20,6 +22,7 @@ class Replies(Guarded):
         self._replies = replies
         self._unasked = unasked
         self._starting_with: dict[str, dict[str, Reply]] = {}
+        self._made: dict[str, Any] = {}
 
     def get(self, question: str) -> Reply:
         """The reply, whatever its status; Unavailable if the question was never asked."""
@@ -37,6 +40,13 @@ class Replies(Guarded):
         """Whether all probes came to their end: then what is not among their replies is a question that they did not know."""
         ended = [reply.status for question, reply in self._replies.items() if question.startswith("probe:")]
         return bool(ended) and all(status == "ok" for status in ended)
+
+    def once(self, name: str, make: Callable[[], Made]) -> Made:
+        """What is costly to make of these replies, made once for all topics that read it."""
+        if name not in self._made:
+            self._made[name] = make()
+        made: Made = self._made[name]
+        return made
 
     def value(self, question: str) -> Any:
         """The value of a reply that has to exist."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from gpudoctor.facts import passed_tests, sessions, threads, wrapped
+from gpudoctor.facts import passed_tests, recurring, sessions, threads, wrapped
 from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.kernel_log import log_line
 from gpudoctor.facts.replies import Replies
@@ -60,11 +60,18 @@ class Text(Guarded):
         return replace(self, lines=wrapped.joined(counts))
 
     @cached_property
+    def thinned(self) -> Text:
+        """This text without the lines that only repeat others; itself if it is not long."""
+        lines = recurring.thinned(self.lines)
+        return self if len(lines) == len(self.lines) else replace(self, lines=tuple(lines))
+
+    @cached_property
     def past(self) -> tuple[tuple[int, int], ...]:
         """First and last lines of what does not count: output of tests that passed, commands that succeeded later, and what
         others saw."""
-        of_others = (*sessions.hearsay(self.lines), *threads.over(self.lines))
-        return (*self.of_passed_tests, *sessions.mended(self.lines), *of_others)
+        lines = self.thinned.lines
+        of_others = (*sessions.hearsay(lines), *threads.over(lines))
+        return (*self.of_passed_tests, *sessions.mended(lines), *of_others)
 
     @cached_property
     def of_passed_tests(self) -> tuple[tuple[int, int], ...]:
@@ -80,6 +87,15 @@ class Texts(Guarded):
 
     @cached_property
     def all(self) -> tuple[Text, ...]:
+        """Without the lines of long logs that only repeat others."""
+        return self._replies.once("texts", lambda: tuple(text.thinned for text in self.whole))
+
+    @property
+    def whole(self) -> tuple[Text, ...]:
+        """With all lines that were kept."""
+        return self._replies.once("whole texts", self._read)
+
+    def _read(self) -> tuple[Text, ...]:
         found = self._replies.starting_with(PREFIX)
         return tuple(_text(name.removeprefix(PREFIX), reply.value) for name, reply in found.items() if reply.status == "ok")
 

@@ -15,7 +15,7 @@ SAYS_NO_GPU = "torch-says-no-gpu"
 
 def of_texts(facts: Facts) -> Iterator[Finding]:
     """The findings of all messages; without any, of an answer that only a command shows. Any failure explains it."""
-    found = list(messages.findings(facts.texts.all, facts.problems))
+    found = list(messages.findings(facts.texts.whole, facts.problems))
     says = next(message for message in known_messages() if message.id == SAYS_NO_GPU)
     if facts.shown.is_mac:
         yield from (finding for finding in found if finding.problem.id != says.problem)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
-from functools import cache
 from typing import Any, NamedTuple
 
 from gpudoctor.facts.texts import Passage, Text
+from gpudoctor.judging.texts.candidates import candidates
 from gpudoctor.judging.texts.first_errors import first_error, last_error
-from gpudoctor.knowledge.messages import Message, messages
+from gpudoctor.knowledge.messages import Message
 from gpudoctor.model import Confidence, Finding, Problem, Status
 
 _NEXT_OBJECT = re.compile(r"^(?:Name:\s|Events:)", re.MULTILINE)  # in the output of kubectl describe
@@ -75,33 +75,19 @@ def matches(texts: Iterable[Text]) -> list[Match]:
 def _of_text(text: Text) -> list[Match]:
     found: list[Match] = []
     explained = {number for number, line in text.lines if _OF_ENGINE.search(line)}
-    whole = "\n\n".join(passage.text for passage in text.passages)
-    for message in _named_in(whole):
-        if match := _match(message, text, explained if message.general else frozenset()):
+    for message, places in candidates([passage.text for passage in text.passages]):
+        if match := _match(message, text, places, explained if message.general else frozenset()):
             found.append(match)
             explained.update(*([] if message.clue else match.lines))
     return found
 
 
-def _named_in(text: str) -> Iterator[Message]:
-    """The messages that can be in a text, by their literals."""
-    for message, literals in _rows():
-        for literal in literals:
-            if literal in text:
-                yield message
-                break
-
-
-@cache
-def _rows() -> tuple[tuple[Message, tuple[str, ...]], ...]:
-    """Each message with its literals; general ones come last."""
-    return tuple((message, message.literals) for message in sorted(messages(), key=lambda message: message.general))
-
-
-def _match(message: Message, text: Text, explained: Set[int]) -> Match | None:
+def _match(message: Message, text: Text, places: Iterable[int], explained: Set[int]) -> Match | None:
+    """places: of the passages that have a literal of the message."""
     first: tuple[Passage, re.Match[str]] | None = None
     lines: list[range] = []
-    for place, passage in enumerate(text.passages):
+    for place in places:
+        passage = text.passages[place]
         for match in message.matches(passage.text):
             if message.over and message.ended_well(match.groupdict(), _after(text, place, match.end())):
                 continue
