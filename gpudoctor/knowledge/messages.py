@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from gpudoctor import compiled
+from gpudoctor.knowledge.literals import literals as literals_of
 from gpudoctor.model import Action, Fix, Kind, Place, Problem, Status, Syntax, on_platforms
 
 TEXTS = "messages"
@@ -281,6 +282,17 @@ def _lines_with(literal: str, text: str) -> Iterator[tuple[int, int]]:
 
 @cache
 def _literals(pattern: str) -> tuple[str, ...]:
-    from gpudoctor.knowledge.literals import literals
+    known = _of_all_patterns().get(pattern)
+    return literals_of(pattern) if known is None else known
 
-    return literals(pattern)
+
+@cache
+def _of_all_patterns() -> dict[str, tuple[str, ...]]:
+    """The literals of the patterns of texts: parsing all of them takes longer than judging a short text."""
+
+    def made() -> list[tuple[str, tuple[str, ...]]]:
+        patterns = dict.fromkeys(message.pattern for message in messages() if not message.anchor)
+        return [(pattern, literals_of(pattern)) for pattern in patterns]
+
+    files = (*_files().values(), Path(__file__), Path(__file__).with_name("literals.py"))
+    return {pattern: tuple(found) for pattern, found in compiled.made_once("literals", files, made)}
