@@ -82,6 +82,7 @@ _LOGGED = re.compile(
     """,
     re.VERBOSE,
 )
+_JSON = re.compile(r"\{\"[^\n]*\}\s*")  # a line of a structured log
 
 
 def entries(lines: Lines) -> Iterator[int]:
@@ -91,7 +92,7 @@ def entries(lines: Lines) -> Iterator[int]:
     for number, line in (*lines, (0, "Traceback ")):
         codes = set(_CODE_NAME.findall(line))
         names = sorted(codes) or _ENTRY.findall(line)
-        is_output = bool(_LOGGED.search(_QUOTE.sub("", line)) or NEXT.match(line))
+        is_output = bool(_LOGGED.search(_QUOTE.sub("", line)) or _JSON.fullmatch(line) or NEXT.match(line))
         if len(codes) > 1 and not is_output:
             yield number
         if is_output or not names or (run and number > last + 2):
