@@ -9,6 +9,7 @@ from typing import Any
 from gpudoctor import catalog, doctor
 from gpudoctor.facts import Facts
 from gpudoctor.facts.texts import Text
+from gpudoctor.judging.texts import candidates
 from gpudoctor.judging.texts import messages as judged
 from gpudoctor.knowledge.messages import Message
 from gpudoctor.model import Action, Check, Confidence, Diagnosis, Finding, Fix, Problem, Reply, Snapshot
@@ -85,8 +86,8 @@ def row(id: str, pattern: str, of: Problem, sure: Any, *causes: Problem, words: 
 
 
 def findings(monkeypatch: Any, text: str, *rows: Message) -> list[Finding]:
-    monkeypatch.setattr(judged, "messages", lambda: rows)
-    monkeypatch.setattr(judged, "_rows", judged._rows.__wrapped__)  # as it is without its cache
+    monkeypatch.setattr(candidates, "messages", lambda: rows)
+    monkeypatch.setattr(candidates, "_rows", candidates._rows.__wrapped__)  # as it is without its cache
     lines = tuple(enumerate(text.splitlines(), 1))
     known = {each.id: each for each in (HANG, CABLE, FIREWALL, FUSE)}
     return list(judged.findings([Text("train.log", (), len(lines), 0, lines)], known))
