@@ -201,3 +201,30 @@ def test_a_file_is_never_more_open_than_the_one_it_replaces(tmp_path: Path, monk
     monkeypatch.setattr(os, "fsync", lambda file: modes.append(stat.S_IMODE(os.fstat(file).st_mode)))
     writing.write(tmp_path / "old", b"x")
     assert modes == [0o600]
+
+
+def test_a_named_pipe_that_nobody_reads_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "READER_SECONDS", 0)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(WorkError, match="no program has read this named pipe"):
+        writing.write(tmp_path / "pipe", b"new")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    writing.write(tmp_path / "pipe", b"new")
+    assert os.read(reader, 10) == b"new"
+    os.close(reader)
+
+
+def test_a_file_behind_an_open_descriptor_is_appended_to(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"old ")
+    with (tmp_path / "log").open("ab") as file:
+        path = Path(f"/dev/fd/{file.fileno()}")
+        writing.must_be_writable(path)
+        writing.write(path, b"new")
+    assert (tmp_path / "log").read_bytes() == b"old new"
+    with pytest.raises(WorkError, match="Bad file descriptor"):
+        writing.must_be_writable(Path("/dev/fd/99999"))
+
+
+def test_a_device_without_room_is_one_line() -> None:
+    with pytest.raises(WorkError, match="cannot write /dev/full: No space left on device"):
+        writing.write(Path("/dev/full"), b"new")

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import stat
+import time
 from pathlib import Path
 
 from gpudoctor.errors import WorkError
+
+READER_SECONDS = 10  # that a named pipe may be without a reader
+_DESCRIPTOR = re.compile(r"/dev/(?:(?P<name>stdout|stderr)|fd/(?P<fd>\d{1,9}))|/proc/self/fd/(?P<of_proc>\d{1,9})")
 
 
 def must_be_writable(path: Path) -> None:
@@ -22,6 +27,9 @@ def must_be_writable(path: Path) -> None:
 
 
 def _obstacle(path: Path) -> str | None:
+    if (descriptor := _descriptor(path)) is not None:
+        os.fstat(descriptor)
+        return None
     if _is_planted(path):
         return "it is a symbolic link of another user in a shared folder"
     folder = Path(os.path.realpath(path)).parent
@@ -38,14 +46,49 @@ def _obstacle(path: Path) -> str | None:
 def write(path: Path, data: bytes) -> None:
     """Replaces the file as a whole; if the disk is full, it stays unchanged."""
     try:
+        if (descriptor := _descriptor(path)) is not None:
+            _write_to(os.dup(descriptor), data)
+            return
         if _is_planted(path):
             raise PermissionError(errno.EPERM, "it is a symbolic link of another user in a shared folder")
         if _replaceable(path):
             _replace(Path(os.path.realpath(path)), data)
+        elif path.is_fifo():
+            _write_to(_opened_pipe(path), data)
         else:
             path.write_bytes(data)
     except OSError as failure:
         raise WorkError(f"cannot write {path}: {failure.strerror}") from None
+
+
+def _descriptor(path: Path) -> int | None:
+    """The descriptor that a path names. It may append to a file, which would be lost if it were replaced."""
+    found = _DESCRIPTOR.fullmatch(str(path))
+    if not found:
+        return None
+    return {"stdout": 1, "stderr": 2}[found["name"]] if found["name"] else int(found["fd"] or found["of_proc"])
+
+
+def _opened_pipe(path: Path) -> int:
+    """Opening a named pipe that nobody reads would wait for ever."""
+    until = time.monotonic() + READER_SECONDS
+    while True:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as failure:
+            if failure.errno != errno.ENXIO:
+                raise
+            if time.monotonic() > until:
+                raise OSError(errno.ENXIO, f"no program has read this named pipe for {READER_SECONDS} seconds") from None
+            time.sleep(0.05)
+            continue
+        os.set_blocking(descriptor, True)
+        return descriptor
+
+
+def _write_to(descriptor: int, data: bytes) -> None:
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
 
 
 def _is_planted(path: Path) -> bool:
