@@ -62,6 +62,10 @@ def around(line: bytes, position: int) -> bytes:
     return line[start : last if end < 0 else end]
 
 
+def _cleaned(line: bytes | str) -> str:
+    return line if isinstance(line, str) else clean(line)
+
+
 class Kept:
     """The first and last lines with each anchor, with the lines around them. limits: lines per anchor, at each end."""
 
@@ -69,7 +73,7 @@ class Kept:
         self.limits = limits
         self.firsts: dict[int, list[int]] = {}
         self.latest: dict[int, deque[int]] = {}
-        self.stored: dict[int, str] = {}
+        self.stored: dict[int, bytes | str] = {}  # most are dropped before anybody reads them: bytes are cleaned when shown
         self.size = 0
         self.owed = 0  # lines up to this number, in the next chunk, are wanted
         self.before: list[tuple[int, bytes]] = []  # the end of the previous chunk
@@ -107,23 +111,25 @@ class Kept:
 
     def _store(self, chunk: bytes, at: int, number: int, last: int) -> tuple[int, int]:
         """Stores the lines from `number`, which starts at `at`, to `last`; returns start and number of the next line."""
+        stored = self.stored
         while number <= last and at < len(chunk):
             end = end_of(chunk, at)
-            self._keep(number, chunk[at:end])
+            if number not in stored:
+                self._keep(number, chunk[at:end])
             at, number = end + 1, number + 1
         self.owed = max(self.owed, last)
         return at, number
 
     def _keep(self, number: int, line: bytes) -> None:
         if number not in self.stored:  # the rest of a line that was cut
-            self.stored[number] = clean(line)
-            self.size += len(self.stored[number])
+            self.stored[number] = kept = line if len(line) <= 2 * LINE_CHARACTERS else clean(line)
+            self.size += len(kept)
 
     def _point_at(self, line: bytes, number: int, position: int) -> None:
         """In a long line or a progress bar's line, keeps the part around the hit in addition to the ends."""
         if len(line) <= 2 * LINE_CHARACTERS and b"\r" not in line[:-1]:
             return
-        part, known = clean(around(line, position)), self.stored[number]
+        part, known = clean(around(line, position)), _cleaned(self.stored[number])
         if part not in known and len(known) < 8 * LINE_CHARACTERS:
             self.stored[number] = f"{known} … {part}"
             self.size += len(part)
@@ -148,7 +154,8 @@ class Kept:
 
     def shown(self) -> dict[int, str]:
         wanted = self.wanted()
-        return {number: line for number, line in sorted(self.stored.items()) if number in wanted and line.strip()}
+        lines = ((number, _cleaned(line)) for number, line in sorted(self.stored.items()) if number in wanted)
+        return {number: line for number, line in lines if line.strip()}
 
 
 def _back(chunk: bytes, start: int, number: int) -> tuple[int, int]:
