@@ -203,7 +203,7 @@ def test_a_file_is_never_more_open_than_the_one_it_replaces(tmp_path: Path, monk
     assert modes == [0o600]
 
 
-def test_a_named_pipe_that_nobody_reads_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_pipe_without_a_reader_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "READER_SECONDS", 0)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(WorkError, match="no program has read this named pipe"):

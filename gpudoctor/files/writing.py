@@ -13,7 +13,13 @@ from pathlib import Path
 from gpudoctor.errors import WorkError
 
 READER_SECONDS = 10  # that a named pipe may be without a reader
-_DESCRIPTOR = re.compile(r"/dev/(?:(?P<name>stdout|stderr)|fd/(?P<fd>\d{1,9}))|/proc/self/fd/(?P<of_proc>\d{1,9})")
+_DESCRIPTOR = re.compile(
+    r"""
+    /dev/(?:(?P<name>stdout|stderr)|fd/(?P<fd>\d{1,9}))
+    | /proc/self/fd/(?P<of_proc>\d{1,9})
+    """,
+    re.VERBOSE,
+)
 
 
 def must_be_writable(path: Path) -> None:
@@ -70,7 +76,7 @@ def _descriptor(path: Path) -> int | None:
 
 
 def _opened_pipe(path: Path) -> int:
-    """Opening a named pipe that nobody reads would wait for ever."""
+    """Opening a named pipe without a reader would wait for ever."""
     until = time.monotonic() + READER_SECONDS
     while True:
         try:
