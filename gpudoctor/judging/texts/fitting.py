@@ -48,6 +48,13 @@ _WORDS = {
     "arch": r"\bpacman\b|Arch Linux|\byay\b|Manjaro|EndeavourOS|CachyOS",
     "nixos": r"\b[Nn]ixOS\b|nixos-rebuild|/nix/store",
 }
+_KERNELS = {
+    "debian": r"\b\d+\.\d+\.\d+-\d+-(?:generic|lowlatency|aws|azure|gcp|oem)\b|\+deb1\d\b",
+    "rhel": r"\b\d+\.\d+\.\d+-[\w.]*\.(?:el|fc)\d{1,2}",
+    "suse": r"\b\d+\.\d+\.\d+-[\w.-]+-default\b",
+    "arch": r"\b\d+\.\d+(?:\.\d+)?[.-](?:arch\d+-\d|zen\d+-\d+-zen|\d+-(?:cachyos|lts\b))",
+}
+"""How distributions name their kernels, which a message alone can show."""
 _ENGINES = {
     "docker": re.compile(r"\bpodman\b|--container-image|lxc\.cgroup|\bkubectl\b|in the container's spec"),
     "podman": re.compile(r"--container-image|lxc\.cgroup|\bkubectl\b|in the container's spec"),
@@ -78,11 +85,20 @@ def fitted(finding: Finding, facts: Facts) -> Finding:
         text = "\n".join(passages(facts))
     engine = engines.of_text(facts)
     fixes = tuple(fix for fix in fixes if engine not in _ENGINES or not _ENGINES[engine].search(f"{fix.title}\n{fix.command}"))
-    families = families if len(families) == 1 else {name for name, words in _WORDS.items() if re.search(words, text)}
+    families = families if len(families) == 1 else _families(facts, text)
     kept = tuple(fix for fix in fixes if _is_of(fix, families) and (not text or _is_shown(fix, text)))
     kept = kept if any(fix.command for fix in kept) else all_fixes
     ordered = in_order(kept, text, commands) if text else kept
     return finding if ordered == all_fixes else replace(finding, problem=replace(finding.problem, fixes=ordered))
+
+
+def _families(facts: Facts, text: str) -> set[str]:
+    """The distributions that the words of a machine's text name, or else the kernels in it."""
+    named = {name for name, words in _WORDS.items() if re.search(words, text)}
+    if named:
+        return named
+    lines = [line for one in facts.texts.all for _, line in one.lines]
+    return {name for name, kernel in _KERNELS.items() if any(re.search(kernel, line) for line in lines)}
 
 
 def _is_shown(fix: Fix, text: str) -> bool:
@@ -91,6 +107,6 @@ def _is_shown(fix: Fix, text: str) -> bool:
 
 
 def _is_of(fix: Fix, families: set[str]) -> bool:
-    """Whether the beginning of a fix names the only distribution that the text shows, or none."""
-    named = {name for name, words in _NAMED.items() if re.search(rf"\b(?:{words})\b", fix.title)}
+    """Whether a fix is for the only distribution that the text shows, or for all."""
+    named = {name for name, words in _NAMED.items() if name in fix.on or re.search(rf"\b(?:{words})\b", fix.title)}
     return len(families) != 1 or not named or bool(named & families)
