@@ -31,6 +31,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.xids import FALLEN_OFF, GpuXids, is_in_windows, log_span, past_xids_by_gpu, xids_by_gpu
 from gpudoctor.fixes.common import ASK_OWNER, PHYSICAL, look, power_off, report_to_vendor, reset
 from gpudoctor.judging.driver import external_gpus, history, nvlink5, nvlink_bridges, quiet_xids
+from gpudoctor.judging.texts import circumstances
 from gpudoctor.model import NEW_INITRAMFS, Action, Check, Confidence, Finding, Fix, Problem, Skip, Status
 
 CATALOG = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
@@ -222,7 +223,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
             if problem is NVLINK:
                 links.append(gpu)
             else:
-                finding = found(external_gpus.of_cable(problem, facts, gpu), gpu, codes)
+                finding = circumstances.told(found(external_gpus.of_cable(problem, facts, gpu), gpu, codes), facts)
                 yield replace(finding, because=finding.because or facts.texts.alone * "blackwell-needs-open-module")
         if facts.texts.alone:
             yield from quiet_xids.need_no_action(gpu)

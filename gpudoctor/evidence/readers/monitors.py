@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from gpudoctor.evidence.reader import Reader
 from gpudoctor.evidence.readers import nvidia_smi_csv
@@ -17,6 +17,7 @@ _COLUMNS = {
     "pclk": "clocks.sm",
     "fb": "memory.used",
 }
+HOT, LOWERED = 88, 0.8  # °C; of the highest clock in the same output
 _HEAD = re.compile(r"^\s*#\s*(?:Date\s+)?(?:Time\s+)?gpu\s+(?=\w)(?!.*\bpid\b)")
 _PROGRAMS = re.compile(r"^\s*#\s*gpu\s+pid\s+type\b")
 
@@ -33,17 +34,31 @@ def _rows(text: str) -> Iterator[dict[str, str]]:
 def _values(text: str) -> dict[str, Reply] | None:
     """The last row of each GPU, and how often in how many rows its clocks were lowered by heat."""
     latest: dict[str, Mapping[str, str]] = {}
-    hot: dict[str, list[int]] = {}
+    hot: dict[str, list[Mapping[str, str]]] = {}
     for row in _rows(text):
         latest[row.get("gpu", "")] = row
-        hot.setdefault(row.get("gpu", ""), []).append(int(row.get("tviol", "0").isdigit() and int(row.get("tviol", "0")) > 0))
+        hot.setdefault(row.get("gpu", ""), []).append(row)
     if not latest or not all(index.isdigit() for index in latest):
         return None
     rows = [latest[index] for index in sorted(latest, key=int)]
     there = [name for name in _COLUMNS if all(row.get(name, "-") != "-" for row in rows)]
     lines = [", ".join([row["gpu"], *(row[name] for name in there)]) for row in rows]
     known = nvidia_smi_csv.replies_of(["index", *(_COLUMNS[name] for name in there)], lines) or {}
-    return {**known, "shown-hot": Reply("ok", {index: sum(found) / len(found) for index, found in hot.items()})}
+    return {**known, "shown-hot": Reply("ok", {index: _hot_share(found) for index, found in hot.items()})}
+
+
+def _hot_share(rows: Sequence[Mapping[str, str]]) -> float:
+    """Of the rows of a GPU, those with a violation of the thermal limit, or hot and far below the clock of the others."""
+    best = max((_number(row, "pclk") for row in rows), default=0)
+    is_hot = [
+        _number(row, "tviol") > 0 or (_number(row, "gtemp") >= HOT and 0 < _number(row, "pclk") < LOWERED * best) for row in rows
+    ]
+    return sum(is_hot) / len(rows)
+
+
+def _number(row: Mapping[str, str], name: str) -> int:
+    cell = row.get(name, "")
+    return int(cell) if cell.isdigit() else 0
 
 
 def _programs(text: str) -> dict[str, Reply] | None:

@@ -11,6 +11,7 @@ from gpudoctor.facts.system import FAMILIES
 from gpudoctor.fixes import engines
 from gpudoctor.judging.texts.causes import with_shown_causes
 from gpudoctor.judging.texts.offered import in_order
+from gpudoctor.judging.texts.regressed import with_way_back
 from gpudoctor.model import Finding, Fix
 
 LEAST_COMMANDS = 2  # in a text that shows a machine; a message alone can be from anywhere
@@ -72,6 +73,7 @@ _NAMED = {
 def fitted(finding: Finding, facts: Facts) -> Finding:
     """With the causes and the fixes that fit the text; all fixes if it shows no machine, or if none would be left."""
     finding = with_shown_causes(finding, facts)
+    finding = with_way_back(_with_limit_of_container(finding, facts), facts)
     fixes = finding.problem.fixes
     if not facts.texts.alone or len(fixes) < 2:
         return finding
@@ -90,6 +92,27 @@ def fitted(finding: Finding, facts: Facts) -> Finding:
     kept = kept if any(fix.command for fix in kept) else all_fixes
     ordered = in_order(kept, text, commands) if text else kept
     return finding if ordered == all_fixes else replace(finding, problem=replace(finding.problem, fixes=ordered))
+
+
+UNLOCKED = Fix(
+    "Start the container without this limit",
+    "<docker> run <all_gpus> --ulimit memlock=-1 --ulimit stack=67108864 --network host --device /dev/infiniband <image>",
+    verify="ulimit -l",
+    kind="manual",
+)
+
+
+def _with_limit_of_container(finding: Finding, facts: Facts) -> Finding:
+    """A container has the limits of its engine, not those that the host sets for its users."""
+    if finding.problem.id != "memlock-limited" or not facts.texts.alone:
+        return finding
+    starts = [line for one in facts.texts.all for _, line in one.lines if _STARTS.search(line)]
+    if not starts or any("memlock" in line for line in starts):
+        return finding
+    return replace(finding, problem=replace(finding.problem, fixes=(UNLOCKED, *finding.problem.fixes)))
+
+
+_STARTS = re.compile(r"^\s*(?:\S*[$#]\s+)?(?:sudo )?(?:docker|podman) run\b")
 
 
 def _families(facts: Facts, text: str) -> set[str]:

@@ -52,6 +52,7 @@ from gpudoctor.judging.texts.rules import (
     scopes,
     siblings,
     starts,
+    supplies,
     values,
     versions_used,
 )
@@ -64,7 +65,7 @@ RULES = (
     *(*configured.RULES, *versions_used.RULES, *guests.RULES),
     *(*access.RULES, *compared.RULES, *effective.RULES, *picked.RULES, *apart.RULES, *assigned.RULES, *daemons.RULES),
     *(*asked.RULES, *scopes.RULES, *engines.RULES, *drawing.RULES, *siblings.RULES, *built.RULES),
-    *(*values.RULES, *links.RULES, *rates.RULES),
+    *(*values.RULES, *links.RULES, *rates.RULES, *supplies.RULES),
     *(*misspelt.RULES, *applied.RULES),
     *(*numbering.RULES, *peers.RULES, *chosen.RULES, *installed.RULES, *counts.RULES),
     *complained.RULES,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.judging.texts.rules.said import passages
@@ -88,4 +89,33 @@ def left_hook(facts: Facts) -> Iterator[Finding]:
         yield LEFT_HOOK.found(words, {"hook_file": file["path"].rstrip('"')}, confidence=Confidence.LIKELY)
 
 
-RULES = (other_configuration, old_docker, left_hook)
+_ENGINE = re.compile(r"(?m)^(?P<user>[a-z_][\w-]*\+?)\s+\d+\s[^\n]*\bnv-hostengine\b")
+_NO_PROFILING = re.compile(
+    r"Error setting watches\. Result: -33|\|\s*Profiling\s*\|\s*Failed to load|DCP metrics|insufficient permission"
+)
+AS_ROOT = Fix(
+    "Run the service as root (User=root in its unit), then start it again",
+    "sudo mkdir -p /etc/systemd/system/nvidia-dcgm.service.d && printf '[Service]\\nUser=root\\n' | "
+    "sudo tee /etc/systemd/system/nvidia-dcgm.service.d/10-root.conf && sudo systemctl daemon-reload && "
+    "sudo systemctl restart nvidia-dcgm",
+    undo="sudo rm /etc/systemd/system/nvidia-dcgm.service.d/10-root.conf && sudo systemctl daemon-reload && "
+    "sudo systemctl restart nvidia-dcgm",
+    verify="dcgmi modules -l",
+    where="host",
+    kind="restart",
+    needs=("root",),
+)
+
+
+def engine_of_user(facts: Facts) -> Iterator[Finding]:
+    """nv-hostengine runs as a user, and DCGM's module for profiling does not load."""
+    text = "\n".join(passages(facts))
+    engine = _ENGINE.search(text)
+    if engine and engine["user"] not in ("root", "grep") and _NO_PROFILING.search(text):
+        words = f"nv-hostengine runs as {engine['user']}, and only root may read the performance counters"
+        problem = facts.problems["dcgm-profiling-unavailable"]
+        problem = replace(problem, fixes=(AS_ROOT, *problem.fixes))
+        yield problem.found(words, {"user": engine["user"]}, confidence=Confidence.LIKELY)
+
+
+RULES = (other_configuration, old_docker, left_hook, engine_of_user)

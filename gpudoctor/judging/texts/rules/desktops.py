@@ -249,11 +249,16 @@ def slow_cpu(facts: Facts) -> Iterator[Finding]:
 def no_dynamic_boost(facts: Facts) -> Iterator[Finding]:
     """A laptop's GPU stays at its default limit, although its board allows more, and the service that raises it does not run."""
     unit = known(lambda: facts.services.unit("nvidia-powerd"))
-    if unit is None or unit.active not in ("inactive", "failed") or not any(_LAPTOP.search(text) for text in _texts(facts)):
+    if unit is None or unit.active not in ("inactive", "failed"):
         return
+    is_laptop = any(_LAPTOP.search(text) for text in _texts(facts))
     for gpu in known(lambda: facts.nvml.gpus, ()):
         with suppress(Skip):
-            yield from _below_most(gpu, unit.active)
+            if is_laptop or gpu.minimum_power_limit_watts < LEAST_OF_DESKTOPS:
+                yield from _below_most(gpu, unit.active)
+
+
+LEAST_OF_DESKTOPS = 20  # W: the lowest limit that can be set is far higher on their cards
 
 
 def _below_most(gpu: Gpu, state: str) -> Iterator[Finding]:

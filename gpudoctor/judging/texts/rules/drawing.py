@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
@@ -129,4 +130,58 @@ def drawn_by_mesa(facts: Facts) -> Iterator[Finding]:
         yield problem.found(words, {"renderer": found["name"]}, confidence=Confidence.LIKELY)
 
 
-RULES = (no_modes, other_provider, drawn_by_mesa)
+_VENDORS = re.compile(
+    r"""
+    \bls\ (?:-\w+\ )?(?P<folder>/(?:usr/share|etc)/(?:glvnd/egl_vendor\.d|vulkan/icd\.d))/?[ \t]*\n
+    (?P<files> (?:(?![^\n]*[$\#]\ )[^\n]+(?:\n|\Z))* )
+    """,
+    re.VERBOSE,
+)
+_NOT_OFFERED = re.compile(
+    r"""
+    EGL_NOT_INITIALIZED | EGL_BAD_DISPLAY | [Cc]annot\ initialize\ EGL | eglInitialize
+    | failed\ to\ (?:open\ swrast|create\ dri2\ screen|initialize\ EGL)
+    | \bllvmpipe\b | \blavapipe\b | ERROR_INCOMPATIBLE_DRIVER | [Ff]ound\ no\ drivers
+    """,
+    re.VERBOSE,
+)
+
+
+NAME_EGL = Fix(
+    "If libEGL_nvidia.so.0 is there (ldconfig -p): write the file that names it",
+    """printf '{"file_format_version": "1.0.0", "ICD": {"library_path": "libEGL_nvidia.so.0"}}\\n' | """
+    "sudo tee /usr/share/glvnd/egl_vendor.d/10_nvidia.json",
+    undo="sudo rm /usr/share/glvnd/egl_vendor.d/10_nvidia.json",
+    verify="ls /usr/share/glvnd/egl_vendor.d",
+    kind="set",
+    needs=("root",),
+)
+NAME_VULKAN = Fix(
+    "If libGLX_nvidia.so.0 is there (ldconfig -p): write the file that names it",
+    """printf '{"file_format_version": "1.0.0", "ICD": {"library_path": "libGLX_nvidia.so.0", "api_version": "1.3.0"}}\\n' | """
+    "sudo tee /etc/vulkan/icd.d/nvidia_icd.json",
+    undo="sudo rm /etc/vulkan/icd.d/nvidia_icd.json",
+    verify="vulkaninfo --summary",
+    kind="set",
+    needs=("root",),
+)
+
+
+def unnamed_driver(facts: Facts) -> Iterator[Finding]:
+    """The folder of EGL's vendors or Vulkan's drivers does not name NVIDIA, and a program finds only Mesa."""
+    text = "\n".join(passages(facts))
+    value = known(lambda: facts.environment.get("NVIDIA_DRIVER_CAPABILITIES"), "") or ""
+    if not _NOT_OFFERED.search(text) or (value and not {"all", "graphics"} & set(value.split(","))):
+        return
+    for listed in _VENDORS.finditer(text):
+        if "nvidia" not in listed["files"]:
+            is_egl = "egl_vendor" in listed["folder"]
+            missing = "10_nvidia.json" if is_egl else "nvidia_icd.json"
+            words = f"{listed['folder']} has no {missing}, so the loader does not know NVIDIA's driver"
+            problem = facts.problems["graphics-driver-files-missing"]
+            problem = replace(problem, fixes=(NAME_EGL if is_egl else NAME_VULKAN, *problem.fixes))
+            yield problem.found(words, {"folder": listed["folder"], "missing": missing}, confidence=Confidence.LIKELY)
+            return
+
+
+RULES = (no_modes, other_provider, drawn_by_mesa, unnamed_driver)

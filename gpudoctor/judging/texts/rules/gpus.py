@@ -16,7 +16,7 @@ from gpudoctor.judging.driver.nvlink_bridges import of_bridge
 from gpudoctor.judging.texts.rules.inputs import is_blocked_by_storage
 from gpudoctor.judging.texts.rules.places import is_memory_full
 from gpudoctor.judging.texts.rules.said import passages
-from gpudoctor.model import Confidence, Finding, Skip
+from gpudoctor.model import Confidence, Finding, Fix, Skip
 
 MEMORY_SHARE = 0.25
 MUCH_MIB = 8192  # of a GPU whose size the text does not show
@@ -189,7 +189,18 @@ def _narrow(facts: Facts, gpu: Gpu) -> Iterator[Finding]:
     if lanes < most and known(lambda: gpu.virtualization_mode) is None:
         evidence = {"link": gpu.selector, "lanes": lanes, "possible_lanes": most}
         words = f"GPU {gpu.index} has x{lanes} of x{most} lanes"
-        yield facts.problems["pcie-width-downgraded"].found(words, evidence, gpu.index, Confidence.LIKELY)
+        problem = facts.problems["pcie-width-downgraded"]
+        problem = replace(problem, fixes=(SLOT, *problem.fixes))
+        yield problem.found(words, evidence, gpu.index, Confidence.LIKELY)
+
+
+SLOT = Fix(
+    "Find out how many lanes the slot has (the manual of the mainboard): a slot of the chipset has four, and an M.2 drive or a "
+    "second card can share the lanes of the first slot",
+    "lspci -tv; sudo lspci -vv | grep -E '^[0-9a-f].*(VGA|3D|bridge)|LnkCap:|LnkSta:'",
+    kind="read",
+    needs=("root",),
+)
 
 
 def inactive_bridge(facts: Facts) -> Iterator[Finding]:

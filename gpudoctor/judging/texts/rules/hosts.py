@@ -193,7 +193,7 @@ def hot_samples(facts: Facts) -> Iterator[Finding]:
     """nvidia-smi dmon reports violations of the thermal limit in most of its rows."""
     for index, share in facts.shown.hot.items():
         gpu = next((gpu for gpu in known(lambda: facts.nvml.gpus, ()) if str(gpu.index) == index), None)
-        heat = known(lambda gpu=gpu: gpu.get("Temperature"), 0) if gpu else 0  # type: ignore[misc]
+        heat = known(lambda gpu=gpu: gpu.temperature_c, 0) if gpu else 0  # type: ignore[misc]
         if share >= HOT_SHARE:
             words = f"heat lowered the clocks of GPU {index} in {share:.0%} of the samples of nvidia-smi dmon"
             words += f", at {heat} °C" if heat else ""

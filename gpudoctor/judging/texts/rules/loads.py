@@ -133,6 +133,13 @@ def leftover(facts: Facts) -> Iterator[Finding]:
     listed |= {one["pid"] for one in facts.shown.programs}
     held = [pid for pid, name in facts.shown.holders.items() if pid not in listed and _COMPUTES.search(name)]
     held = held or [pid for pid, one in facts.shown.processes.items() if pid not in listed and _is_orphan(one)]
+    row = next(filter(None, map(_GPUSTAT.search, passages(facts))), None)
+    if held and not gpus and row and int(row["used"]) > MUCH_SHARE * int(row["total"]):
+        words = (
+            f"GPU {row['gpu']} has {int(row['used']):,} MiB in use without a listed program, and process {held[0]} can hold it"
+        )
+        evidence = {"pids": ",".join(held), "leftover": held, "used_mib": int(row["used"])}
+        yield facts.problems["gpu-held-by-leftover-process"].found(words, evidence, confidence=Confidence.LIKELY)
     much = [gpu for gpu in gpus if (size := _size(gpu)) and size[0] > MUCH_SHARE * size[1]]
     if held and much:
         shown = ", ".join(held[:4]) + (" …" if len(held) > 4 else "")
@@ -141,6 +148,14 @@ def leftover(facts: Facts) -> Iterator[Finding]:
         )
         evidence = {"pids": ",".join(held), "leftover": held, "used_mib": _used(much[0])}
         yield facts.problems["gpu-held-by-leftover-process"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+_GPUSTAT = re.compile(
+    r"""
+    ^\s*\[(?P<gpu>\d+)\]\ [^|\n]+\|[^|\n]*\|\s*(?P<used>\d+)\ /\ (?P<total>\d+)\ MB\ \|\s*(?:\(null\))?\s*$
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
 
 
 def held_by_another(facts: Facts) -> Iterator[Finding]:

@@ -75,12 +75,37 @@ def staged_through_host(facts: Facts) -> Iterator[Finding]:
     lacks_module = _has_no_peer_memory(facts)
     if log.direct and log.staged:
         words = f"{', '.join(log.staged)} receives without GDRDMA, and {', '.join(log.direct)} uses it"
-    elif lacks_module and (log.staged or any(_NOT_LOADED.search(text) for text in passages(facts))):
+    elif lacks_module and (log.staged or any(map(_NOT_LOADED.search, passages(facts))) or _is_only_staged(facts)):
         words = "NCCL uses the adapter without GDRDMA, and lsmod lists no module for peer memory"
     else:
         return
     evidence = {"without": list(log.staged), "with": list(log.direct)}
     yield facts.problems["nccl-without-gpudirect-rdma"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def _is_only_staged(facts: Facts) -> bool:
+    """Channels over the adapter, and none of them with GDRDMA."""
+    return any("via NET/IB/" in text for text in passages(facts)) and not any("GDRDMA" in text for text in passages(facts))
+
+
+def without_library(facts: Facts) -> Iterator[Finding]:
+    """NCCL does not find libibverbs and uses sockets, in a text that shows or names an active RDMA adapter."""
+    text = "\n".join(passages(facts))
+    if _NO_VERBS.search(text) and _BY_SOCKETS.search(text) and _HAS_ADAPTER.search(text):
+        words = "NCCL does not find the library libibverbs and exchanges data over sockets, although there is an RDMA adapter"
+        problem = facts.problems["nccl-no-ib-falls-back-socket"]
+        yield problem.found(words, {"missing": "libibverbs.so.1"}, confidence=Confidence.LIKELY)
+
+
+_NO_VERBS = re.compile(r"Failed to open libibverbs\.so")
+_BY_SOCKETS = re.compile(r"Using network Socket|NET/Socket ?: Using|via NET/Socket")
+_HAS_ADAPTER = re.compile(
+    r"""
+    \bState:\ (?:Active|PORT_ACTIVE) | \bPhysical\ state:\ LinkUp | \bmlx5_\d | \b(?:InfiniBand|ConnectX|RoCE|[HN]DR|EDR)\b
+    | /dev/infiniband/uverbs\d
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 
 
 def _has_no_peer_memory(facts: Facts) -> bool:
@@ -268,6 +293,7 @@ def loopback_rendezvous(facts: Facts) -> Iterator[Finding]:
 RULES = (
     large_buffer,
     staged_through_host,
+    without_library,
     local_bootstrap,
     other_releases,
     missing_interface,

@@ -42,12 +42,18 @@ MISSED = {
         \b(?: llvmpipe | lavapipe | softpipe )\b
         | INCOMPATIBLE_DRIVER | failed\ to\ find\ GPUs\ with\ Vulkan | [Nn]o\ Vulkan
         | lib(?:GLX|EGL)_nvidia\S*\ *(?:: cannot | not\ found)
+        | OPTIX_ERROR_LIBRARY_NOT_FOUND | libnvoptix\S*\ *(?:: cannot | not\ found)
         """,
         re.VERBOSE,
     ),
     "video": re.compile(
-        r"[Cc]annot\ load\ \S*(?: nvcuvid | nvidia-encode ) | NVENC\ library | libnv(?: cuvid | idia-encode )\S*\ .*not\ found",
-        re.VERBOSE,
+        r"""
+        [Cc]annot\ load\ \S*(?: nvcuvid | nvidia-encode ) | NVENC\ library
+        | libnv(?: cuvid | idia-encode )\S*(?:\ .*not\ found | :\ cannot\ open)
+        | no\ element\ "(?: nv(?:h26[45]|av1|vp[89]|jpeg|mpeg\w*)(?:dec|enc) | nvautogpu\w+ | nvcuda\w+ )"
+        | ^\s*libgstnvcodec\.so$
+        """,
+        re.MULTILINE | re.VERBOSE,
     ),
 }
 FAILED = re.compile(

@@ -112,14 +112,14 @@ _MEASURED = re.compile(r"(?i)\bGb/s|\bGbps|\bGbit|\bGB/s|bandwidth|throughput|\b
 
 def lower_limit(facts: Facts) -> Iterator[Finding]:
     """Of several busy GPUs of one kind, one works at a power limit far below that of the others."""
-    gpus = [gpu for gpu in known(lambda: facts.nvml.gpus, ()) if _limit(gpu) and _kind(gpu)[1]]
+    gpus = [gpu for gpu in known(lambda: facts.nvml.gpus, ()) if _limit(gpu) and any(_kind(gpu))]
     for gpu in gpus:
         others = [_limit(other) for other in gpus if other is not gpu and _kind(other) == _kind(gpu)]
         if len(others) < 2 or known(lambda gpu=gpu: gpu.default_power_limit_watts, None):  # type: ignore[misc]
             continue
         usual, own = median(others), _limit(gpu)
         draw = known(lambda gpu=gpu: gpu.get("PowerUsage"), 0) / 1000  # type: ignore[misc]
-        load = known(lambda gpu=gpu: gpu.get("UtilizationRates.gpu"), 0)  # type: ignore[misc]
+        load = known(lambda gpu=gpu: gpu.get("UtilizationRates.gpu"), BUSY)  # type: ignore[misc]
         if own < LOWER * usual and load >= BUSY and draw >= NEAR * own and len(set(others)) == 1:
             words = f"GPU {gpu.index} works at its power limit of {own:.0f} W, and the other GPUs have {usual:.0f} W"
             evidence = {"address": gpu.selector, "enforced_watts": round(own), "default_watts": round(usual)}

@@ -1,0 +1,100 @@
+"""What limits a GPU from outside, by the values of a text: a charger, a battery, a slot whose link stays slow under load."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.known import known
+from gpudoctor.judging.texts.rules.said import passages
+from gpudoctor.model import Confidence, Finding, Skip
+
+OF_LAPTOPS = 20.0  # W: the least limit of a card for desktops is far higher
+LOWERED = 0.9  # of the default limit
+WORKS = 50  # percent
+SLOW_GT_S, LEAST_GT_S = 5.0, 8.0
+WHY_WEAK = (
+    "The firmware of a laptop divides what its charger delivers. With a weaker one than the laptop came with, it lowers the "
+    "limit of the GPU below the default."
+)
+_LAPTOP = re.compile(r"\blaptop\b|\bnotebook\b|\bMobile\b|Max-Q", re.IGNORECASE)
+_WEAK = re.compile(
+    r"""
+    \b(?P<watts>\d{2,3})\ ?W\b[^\n.]{0,30}\b(?:charger|adapter|power\ (?:brick|supply)|usb[- ]?c|pd)\b
+    | \b(?:usb[- ]?c|smaller|weaker|third[- ]party|other|travel|dock\w*)\b[^\n.]{0,20}
+      \b(?:charger|adapter|power\ (?:brick|supply)|dock)\b
+    | \b(?:power\w*|charg\w+)\ (?:by|from|over|via|through)\ (?:a\ |the\ |my\ )?(?:usb[- ]?c|dock\w*|monitor)
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_ON_BATTERY = re.compile(
+    r"""
+    \bon\ battery\b | \bunplugged\b | \bwithout\ (?:the\ )?(?:charger|adapter)\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def weak_supply(facts: Facts) -> Iterator[Finding]:
+    """A laptop's GPU may take less than its default, and the text tells what feeds it."""
+    text = "\n".join(passages(facts))
+    charger, battery = _WEAK.search(text), _ON_BATTERY.search(text)
+    for gpu in known(lambda: facts.nvml.gpus, ()) if charger or battery else ():
+        with suppress(Skip):
+            now, usual = gpu.enforced_power_limit_watts, gpu.default_power_limit_watts
+            if now < LOWERED * usual and _is_of_laptop(gpu, text):
+                watts = charger["watts"] if charger else None
+                fed = "a battery" if battery else f"a charger of {watts} W" if watts else "another charger"
+                words = f"GPU {gpu.index} may take {now:.0f} W, its default is {usual:.0f} W, and it is fed by {fed}"
+                problem = facts.problems["gpu-on-battery" if battery else "gpu-power-supply-too-weak"]
+                problem = problem if battery else replace(problem, why=WHY_WEAK)
+                evidence = {"address": gpu.selector, "limit_watts": round(now), "default_watts": round(usual)}
+                yield problem.found(words, evidence, gpu.index, Confidence.LIKELY)
+
+
+def _is_of_laptop(gpu: Gpu, text: str) -> bool:
+    return bool(_LAPTOP.search(text)) or known(lambda: gpu.minimum_power_limit_watts, OF_LAPTOPS) < OF_LAPTOPS
+
+
+_LINK = re.compile(
+    r"""
+    LnkCap:[^\n]*?Speed\ (?P<most>[\d.]+)GT/s[^\n]*\n
+    (?: [^\n]*\n ){0,6}?
+    [ \t]*LnkSta:\s*Speed\ (?P<now>[\d.]+)GT/s\ \(downgraded\)
+    """,
+    re.VERBOSE,
+)
+_PLACE = re.compile(
+    r"lspci\b[^\n]*?-[sd]\s*(?P<asked>[\da-f:.]+)|^(?P<listed>[\da-f:]+\.0) (?:VGA|3D) [^\n]*NVIDIA", re.MULTILINE
+)
+_NEAR = 3000  # characters of lspci -vv for one device
+_LOADED = re.compile(
+    r"""
+    \b(?: while | under | during | with )\b[^\n.]{0,40}\b(?: load | gpu[-_ ]?burn | training | benchmark\w* | stress | running
+      | game )\b
+    | \b(?: load | 100\ ?% )\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def slow_link(facts: Facts) -> Iterator[Finding]:
+    """lspci shows a GPU's link at a generation for idle cards, while the same text shows the GPU at work."""
+    text = "\n".join(passages(facts))
+    loads = [known(lambda gpu=gpu: gpu.get("UtilizationRates.gpu"), 0) for gpu in known(lambda: facts.nvml.gpus, ())]  # type: ignore[misc]
+    is_busy = any(isinstance(load, int) and load >= WORKS for load in loads) or (not loads and _LOADED.search(text))
+    for match in _LINK.finditer(text) if is_busy else ():
+        place = list(_PLACE.finditer(text, max(0, match.start() - _NEAR), match.start()))[-1:]
+        now, most = float(match["now"]), float(match["most"])
+        if place and now <= SLOW_GT_S and most >= LEAST_GT_S:
+            words = f"the link runs at {match['now']} of {match['most']} GT/s while the GPU works"
+            evidence = {"link": place[0]["asked"] or place[0]["listed"], "gt_s": now, "most_gt_s": most}
+            yield facts.problems["pcie-gen-low-under-load"].found(words, evidence, confidence=Confidence.LIKELY)
+            return
+
+
+RULES = (weak_supply, slow_link)
