@@ -48,6 +48,7 @@ from gpudoctor.judging.texts.rules import (
     scopes,
     siblings,
     starts,
+    unused,
     values,
     versions_used,
 )
@@ -150,6 +151,6 @@ CHECK = Check(
         *(*asked.PROBLEMS, *drawing.PROBLEMS, *siblings.PROBLEMS, *built.PROBLEMS, *values.PROBLEMS, *rates.PROBLEMS),
         *(*scopes.PROBLEMS, *engines.PROBLEMS, *misspelt.PROBLEMS, *applied.PROBLEMS),
         *(*configured.PROBLEMS, *versions_used.PROBLEMS, *guests.PROBLEMS),
-        *(*effective.PROBLEMS, *picked.PROBLEMS, *apart.PROBLEMS, *assigned.PROBLEMS, *daemons.PROBLEMS),
+        *(*effective.PROBLEMS, *picked.PROBLEMS, *apart.PROBLEMS, *assigned.PROBLEMS, *daemons.PROBLEMS, *unused.PROBLEMS),
     ),
 )

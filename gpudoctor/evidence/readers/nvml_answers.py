@@ -92,8 +92,8 @@ def tidy(pairs: Iterable[tuple[str, Any]]) -> Answers:
         if isinstance(found.get(name), dict) and "error" not in found[name]:
             parts = found.pop(name)
             whole = _whole(name, parts)
-            if name == "MigMode" and whole is None and isinstance(parts.get("0"), int):
-                found["MigModeShown"] = parts["0"]
+            if name in ("MigMode", "EccMode") and whole is None and isinstance(parts.get("0"), int):
+                found[f"{name}Shown"] = parts["0"]
             found |= {name: whole} if whole is not None else {}
     return _completed(found)
 

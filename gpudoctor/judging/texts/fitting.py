@@ -103,9 +103,13 @@ UNLOCKED = Fix(
 
 
 def _with_limit_of_container(finding: Finding, facts: Facts) -> Finding:
-    """A container has the limits of its engine, not those that the host sets for its users."""
+    """A container has the limits of its engine and a job those of its service, not those that the host sets for its users."""
     if finding.problem.id != "memlock-limited" or not facts.texts.alone:
         return finding
+    from gpudoctor.judging.texts.rules.applied import limit_of_service  # with all rules, as above
+
+    if of_service := next(limit_of_service(facts), None):
+        return replace(finding, problem=replace(finding.problem, why=of_service.problem.why, fixes=of_service.problem.fixes))
     starts = [line for one in facts.texts.all for _, line in one.lines if _STARTS.search(line)]
     if not starts or any("memlock" in line for line in starts):
         return finding

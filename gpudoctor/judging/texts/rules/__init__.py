@@ -53,6 +53,7 @@ from gpudoctor.judging.texts.rules import (
     siblings,
     starts,
     supplies,
+    unused,
     values,
     versions_used,
 )
@@ -65,7 +66,7 @@ RULES = (
     *(*configured.RULES, *versions_used.RULES, *guests.RULES),
     *(*access.RULES, *compared.RULES, *effective.RULES, *picked.RULES, *apart.RULES, *assigned.RULES, *daemons.RULES),
     *(*asked.RULES, *scopes.RULES, *engines.RULES, *drawing.RULES, *siblings.RULES, *built.RULES),
-    *(*values.RULES, *links.RULES, *rates.RULES, *supplies.RULES),
+    *(*values.RULES, *links.RULES, *rates.RULES, *supplies.RULES, *unused.RULES),
     *(*misspelt.RULES, *applied.RULES),
     *(*numbering.RULES, *peers.RULES, *chosen.RULES, *installed.RULES, *counts.RULES),
     *complained.RULES,

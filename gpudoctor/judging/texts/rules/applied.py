@@ -51,7 +51,10 @@ PROBLEMS = (FEWER_ADAPTERS, FEWER_USED, DISABLED)
 
 _OF_SERVICE = re.compile(r"(?m)^\s*(?:Default)?LimitMEMLOCK=(?P<bytes>\d+)\s*$")
 _IN_JOB = re.compile(r"(?m)\bsrun\b[^\n]*ulimit -l[^\n]*\n\s*(?P<kib>\d+)\s*$")
-_SHELL = re.compile(r"(?m)[$#>] ulimit -l\s*\n\s*unlimited\s*$")
+_SAID_OF_JOB = re.compile(r"\bsrun\b[^\n]{0,30}ulimit -l['\"]?[^\n]{0,20}\b(?P<kib>\d+)\b")
+_SHELL = re.compile(
+    r"(?m)[$#>] ulimit -l\s*\n\s*unlimited\s*$|\b(?:ssh|login|shell|host|session)\b[^\n]{0,40}ulimit -l[^\n]{0,20}\bunlimited\b"
+)
 LITTLE = 64 << 20  # bytes
 WHY_SERVICE = (
     "Jobs inherit their limits from slurmd, which systemd starts with LimitMEMLOCK of its unit. /etc/security/limits.conf only "
@@ -75,7 +78,7 @@ OF_UNIT = (
 def limit_of_service(facts: Facts) -> Iterator[Finding]:
     """A job may lock little memory, as its service does, and a shell any amount."""
     text = "\n".join(passages(facts))
-    job, unit = _IN_JOB.search(text), _OF_SERVICE.search(text)
+    job, unit = _IN_JOB.search(text) or _SAID_OF_JOB.search(text), _OF_SERVICE.search(text)
     if job and int(job["kib"]) << 10 < LITTLE and (_SHELL.search(text) or (unit and int(unit["bytes"]) < LITTLE)):
         words = f"in a job of Slurm ulimit -l is {job['kib']} KiB" + (
             f", as LimitMEMLOCK of the unit ({unit['bytes']})" if unit else ""

@@ -10,7 +10,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
 from gpudoctor.judging.driver.driver_packages import FOR_LXC
 from gpudoctor.judging.texts.rules.driver import OF_DRIVER, said
-from gpudoctor.judging.texts.rules.said import is_lxc, passages
+from gpudoctor.judging.texts.rules.said import complains, is_lxc, passages
 from gpudoctor.model import Confidence, Finding, Fix
 
 _RELEASE = re.compile(r"(?:\d+:)?(\d{3}\.\d+(?:\.\d+)?)")
@@ -129,4 +129,31 @@ def two_in_the_store(facts: Facts) -> Iterator[Finding]:
         yield problem.found(words, {"releases": sorted(releases)}, confidence=Confidence.LIKELY)
 
 
-RULES = (another_release, linked_to_another, two_in_the_store)
+_OF_MODULE = re.compile(
+    r"akmod-nvidia.*|kmod-nvidia.*|dkms-nvidia.*|nvidia-(?:open-)?dkms.*|nvidia-kernel-(?:dkms|open-dkms|source.*)"
+)
+_OF_PROGRAMS = re.compile(
+    r"nvidia-(?:driver(?:-libs|-cuda(?:-libs)?)?|utils)(?:-\d{3})?|libnvidia-compute-\d{3}|xorg-x11-drv-nvidia(?:-libs|-cuda.*)?"
+)
+
+
+def packages_of_two(facts: Facts) -> Iterator[Finding]:
+    """The packages of the module have another release than those of the libraries, and no GPU is listed."""
+    packages = [one for one in known(lambda: facts.driver.packages, ()) if one.state == "installed"]
+    module = {match[1]: one.name for one in packages if _OF_MODULE.fullmatch(one.name) and (match := _RELEASE.match(one.version))}
+    rest = {match[1]: one.name for one in packages if _OF_PROGRAMS.fullmatch(one.name) and (match := _RELEASE.match(one.version))}
+    if module and rest and not set(module) & set(rest) and not known(lambda: facts.nvml.count, 0) and _fails(facts):
+        (one, name), (other, library) = next(iter(module.items())), next(iter(rest.items()))
+        words = f"{name} is of release {one}, and {library} of {other}"
+        evidence = {"module": one, "libraries": sorted(rest), "newest": max(one, other)}
+        yield facts.problems["driver-packages-of-two-releases"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+def _fails(facts: Facts) -> bool:
+    return complains(facts) or any(map(_LOW.search, passages(facts)))
+
+
+_LOW = re.compile(r"(?i)low resolution|nouveau|black screen|only works|no longer|after (?:the |an? )?(?:kernel|update|upgrade)")
+
+
+RULES = (packages_of_two, another_release, linked_to_another, two_in_the_store)

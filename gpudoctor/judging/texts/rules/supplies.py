@@ -11,7 +11,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.judging.texts.rules.said import passages
-from gpudoctor.model import Confidence, Finding, Skip
+from gpudoctor.model import Confidence, Finding, Fix, Skip
 
 OF_LAPTOPS = 20.0  # W: the least limit of a card for desktops is far higher
 LOWERED = 0.9  # of the default limit
@@ -97,4 +97,44 @@ def slow_link(facts: Facts) -> Iterator[Finding]:
             return
 
 
-RULES = (weak_supply, slow_link)
+MANY_REPLAYS = 1000
+_REPLAYS = re.compile(r"(?m)^\s*Replays Since Reset\s*:\s*(?P<count>\d+)\s*$")
+
+
+def many_replays(facts: Facts) -> Iterator[Finding]:
+    """nvidia-smi -q counts replays of a link, far more than a good one has since any boot."""
+    counts = [int(match["count"]) for text in passages(facts) for match in _REPLAYS.finditer(text)]
+    if counts and max(counts) > MANY_REPLAYS:
+        words = f"the PCIe link of GPU {counts.index(max(counts))} has repeated {max(counts):,} transfers"
+        evidence = {"replays": max(counts)}
+        yield facts.problems["pcie-replays-high"].found(words, evidence, confidence=Confidence.LIKELY)
+
+
+_TEGRA = re.compile(r"\bGR3D_FREQ (?P<load>\d+)%@\[?(?P<mhz>\d+)[^\n]*?\b(?:gpu|GPU|tj)@(?P<degrees>[\d.]+)C")
+HOT_JETSON, SLOWED = 95.0, 0.75
+COOLER = (
+    Fix(
+        "Set the fan to its highest speed",
+        "sudo jetson_clocks --fan",
+        verify="tegrastats",
+        on=("host",),
+        kind="set",
+        needs=("root",),
+    ),
+    Fix("Without a fan, or if it is at its highest already: improve the heatsink and the air around it"),
+)
+
+
+def hot_jetson(facts: Facts) -> Iterator[Finding]:
+    """tegrastats shows a busy GPU whose clock falls when it is hot."""
+    rows = [match for text in passages(facts) for match in _TEGRA.finditer(text) if int(match["load"]) >= WORKS]
+    best = max((int(row["mhz"]) for row in rows), default=0)
+    slowed = [row for row in rows if float(row["degrees"]) >= HOT_JETSON and int(row["mhz"]) < SLOWED * best]
+    if slowed:
+        row = slowed[0]
+        words = f"the GPU's clock falls from {best} to {row['mhz']} MHz at {float(row['degrees']):.0f} °C"
+        problem = replace(facts.problems["gpu-too-hot"], fixes=COOLER)
+        yield problem.found(words, {"degrees": float(row["degrees"])}, confidence=Confidence.LIKELY)
+
+
+RULES = (weak_supply, slow_link, many_replays, hot_jetson)
