@@ -43,6 +43,7 @@ from gpudoctor.judging.texts.rules import (
     installed,
     kernels,
     misspelt,
+    modes,
     picked,
     rates,
     scopes,
@@ -151,6 +152,14 @@ CHECK = Check(
         *(*asked.PROBLEMS, *drawing.PROBLEMS, *siblings.PROBLEMS, *built.PROBLEMS, *values.PROBLEMS, *rates.PROBLEMS),
         *(*scopes.PROBLEMS, *engines.PROBLEMS, *misspelt.PROBLEMS, *applied.PROBLEMS),
         *(*configured.PROBLEMS, *versions_used.PROBLEMS, *guests.PROBLEMS),
-        *(*effective.PROBLEMS, *picked.PROBLEMS, *apart.PROBLEMS, *assigned.PROBLEMS, *daemons.PROBLEMS, *unused.PROBLEMS),
+        *(
+            *effective.PROBLEMS,
+            *picked.PROBLEMS,
+            *apart.PROBLEMS,
+            *assigned.PROBLEMS,
+            *daemons.PROBLEMS,
+            *unused.PROBLEMS,
+            *modes.PROBLEMS,
+        ),
     ),
 )

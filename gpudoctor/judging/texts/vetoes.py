@@ -15,6 +15,7 @@ from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.judging.texts import circumstances
 from gpudoctor.judging.texts.causes import OF_MODULE
+from gpudoctor.judging.texts.forced import by_variable
 from gpudoctor.judging.texts.named import with_cause, with_ways_there
 from gpudoctor.judging.texts.rules.said import is_for_cpus, passages, with_ways_of_wsl
 from gpudoctor.model import Confidence, Finding
@@ -58,7 +59,7 @@ OF_NO_DRIVER = ("nvml-library-missing", "kernel-module-not-loaded", "no-driver-f
 def weighed(finding: Finding, shown: tuple[str, ...], facts: Facts) -> Finding:
     """A message's finding, explained by what the outputs of the text show, without the causes that they exclude."""
     finding = _in_wsl(finding, facts)
-    finding = circumstances.told(with_ways_there(with_cause(finding, facts), facts), facts) if facts.texts.alone else finding
+    finding = _closer(finding, facts) if facts.texts.alone else finding
     if finding.problem.id == "host-memory-exhausted" and facts.texts.alone:
         finding = replace(finding, problem=with_ways_of_wsl(finding.problem, facts))
     explains = OF_VISIBILITY if finding.problem.id == "framework-sees-no-gpu" else ()
@@ -70,6 +71,12 @@ def weighed(finding: Finding, shown: tuple[str, ...], facts: Facts) -> Finding:
     return _without(
         finding, {id: fact for id in (finding.problem.id, *finding.evidence["could_be"]) if (fact := veto(id, facts))}, facts
     )
+
+
+def _closer(finding: Finding, facts: Facts) -> Finding:
+    """With the cause and the ways that other words of the text point to."""
+    finding = with_ways_there(with_cause(finding, facts), facts)
+    return by_variable(circumstances.told(finding, facts), facts)
 
 
 def is_over(finding: Finding, facts: Facts) -> bool:

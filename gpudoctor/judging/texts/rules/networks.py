@@ -88,26 +88,6 @@ def _is_only_staged(facts: Facts) -> bool:
     return any("via NET/IB/" in text for text in passages(facts)) and not any("GDRDMA" in text for text in passages(facts))
 
 
-def without_library(facts: Facts) -> Iterator[Finding]:
-    """NCCL does not find libibverbs and uses sockets, in a text that shows or names an active RDMA adapter."""
-    text = "\n".join(passages(facts))
-    if _NO_VERBS.search(text) and _BY_SOCKETS.search(text) and _HAS_ADAPTER.search(text):
-        words = "NCCL does not find the library libibverbs and exchanges data over sockets, although there is an RDMA adapter"
-        problem = facts.problems["nccl-no-ib-falls-back-socket"]
-        yield problem.found(words, {"missing": "libibverbs.so.1"}, confidence=Confidence.LIKELY)
-
-
-_NO_VERBS = re.compile(r"Failed to open libibverbs\.so")
-_BY_SOCKETS = re.compile(r"Using network Socket|NET/Socket ?: Using|via NET/Socket")
-_HAS_ADAPTER = re.compile(
-    r"""
-    \bState:\ (?:Active|PORT_ACTIVE) | \bPhysical\ state:\ LinkUp | \bmlx5_\d | \b(?:InfiniBand|ConnectX|RoCE|[HN]DR|EDR)\b
-    | /dev/infiniband/uverbs\d
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
-
-
 def _has_no_peer_memory(facts: Facts) -> bool:
     shown = facts.shown.modules
     return any("peer" in word for word in shown["asked"]) and not any("peer" in name for name in shown["loaded"])
@@ -293,7 +273,6 @@ def loopback_rendezvous(facts: Facts) -> Iterator[Finding]:
 RULES = (
     large_buffer,
     staged_through_host,
-    without_library,
     local_bootstrap,
     other_releases,
     missing_interface,

@@ -181,4 +181,24 @@ def without_plugin(facts: Facts) -> Iterator[Finding]:
         yield problem.found(words, {"network": "Socket"}, confidence=Confidence.LIKELY)
 
 
-RULES = (not_allowed, polled, other_ecc, adapters_not_named, without_plugin)
+def without_library(facts: Facts) -> Iterator[Finding]:
+    """NCCL does not find libibverbs and uses sockets, in a text that shows or names an active RDMA adapter."""
+    text = "\n".join(passages(facts))
+    if _NO_VERBS.search(text) and _BY_SOCKETS.search(text) and _HAS_ADAPTER.search(text):
+        words = "NCCL does not find the library libibverbs and exchanges data over sockets, although there is an RDMA adapter"
+        problem = facts.problems["nccl-no-ib-falls-back-socket"]
+        yield problem.found(words, {"missing": "libibverbs.so.1"}, confidence=Confidence.LIKELY)
+
+
+_NO_VERBS = re.compile(r"Failed to open libibverbs\.so")
+_BY_SOCKETS = re.compile(r"Using network Socket|NET/Socket ?: Using|via NET/Socket")
+_HAS_ADAPTER = re.compile(
+    r"""
+    \bState:\ (?:Active|PORT_ACTIVE) | \bPhysical\ state:\ LinkUp | \bmlx5_\d | \b(?:InfiniBand|ConnectX|RoCE|[HN]DR|EDR)\b
+    | /dev/infiniband/uverbs\d
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+RULES = (without_library, not_allowed, polled, other_ecc, adapters_not_named, without_plugin)
