@@ -43,7 +43,12 @@ _AT_IDLE = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_SUPPLY = re.compile(r"(?i)\b(?:PSU|power supply|\d{3,4} ?W(?:att)?s? (?:PSU|supply|platinum|gold|bronze))\b")
+_SUPPLY = re.compile(
+    r"""
+    \b(?:PSU|power\ supply|\d{3,4}\ ?W(?:att)?s?\ (?:PSU|supply|platinum|gold|bronze))\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 _ON_A_WAY = re.compile(
     r"""
     \b(?: risers? | oculink | extender | extension\ cable | m\.2\ (?:adapter|to\ pcie)\w* | e-?gpu | mining\ board | adt-link

@@ -53,7 +53,11 @@ _OF_SERVICE = re.compile(r"(?m)^\s*(?:Default)?LimitMEMLOCK=(?P<bytes>\d+)\s*$")
 _IN_JOB = re.compile(r"(?m)\bsrun\b[^\n]*ulimit -l[^\n]*\n\s*(?P<kib>\d+)\s*$")
 _SAID_OF_JOB = re.compile(r"\bsrun\b[^\n]{0,30}ulimit -l['\"]?[^\n]{0,20}\b(?P<kib>\d+)\b")
 _SHELL = re.compile(
-    r"(?m)[$#>] ulimit -l\s*\n\s*unlimited\s*$|\b(?:ssh|login|shell|host|session)\b[^\n]{0,40}ulimit -l[^\n]{0,20}\bunlimited\b"
+    r"""
+    [$#>]\ ulimit\ -l\s*\n\s*unlimited\s*$
+    | \b(?:ssh|login|shell|host|session)\b[^\n]{0,40}ulimit\ -l[^\n]{0,20}\bunlimited\b
+    """,
+    re.MULTILINE | re.VERBOSE,
 )
 LITTLE = 64 << 20  # bytes
 WHY_SERVICE = (

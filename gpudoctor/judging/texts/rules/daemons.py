@@ -91,7 +91,13 @@ def left_hook(facts: Facts) -> Iterator[Finding]:
 
 _ENGINE = re.compile(r"(?m)^(?P<user>[a-z_][\w-]*\+?)\s+\d+\s[^\n]*\bnv-hostengine\b")
 _NO_PROFILING = re.compile(
-    r"Error setting watches\. Result: -33|\|\s*Profiling\s*\|\s*Failed to load|DCP metrics|insufficient permission"
+    r"""
+    Error\ setting\ watches\.\ Result:\ -33
+    | \|\s*Profiling\s*\|\s*Failed\ to\ load
+    | DCP\ metrics
+    | insufficient\ permission
+    """,
+    re.VERBOSE,
 )
 AS_ROOT = Fix(
     "Run the service as root (User=root in its unit), then start it again",

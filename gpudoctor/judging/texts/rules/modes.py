@@ -128,9 +128,18 @@ IN_WDDM = Problem(
 PROBLEMS = (NOT_RESTING, ETHERNET, SMALL_MTU, ON_HOLD, SHARED_PART, IN_WDDM)
 
 RESTS, LITTLE_MIB, SHARE_OF_LIMIT = 5, 500, 0.2
-_WONDERS = re.compile(r"(?i)\bidl\w+\b|\bnothing (?:runs|is running)\b|\bpower\b|\bdraw\w*\b|\bwatts?\b|\bP0\b|\bstuck\b")
+_WONDERS = re.compile(
+    r"""
+    \b(?: idl\w+ | nothing\ (?:runs|is\ running) | power | draw\w* | watts? | P0 | stuck )\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 _IN_P0 = re.compile(
-    r"(?m)^\|\s*(?:\d+%|N/A)\s+\d+C\s+P[0-2]\s+(?P<draw>\d+)W\s*/\s*(?P<limit>\d+)W\s*\|\s*(?P<mib>\d+)MiB\s*/\s*\d+MiB\s*\|\s*(?P<load>\d+)%"
+    r"""
+    ^\|\s*(?:\d+%|N/A)\s+\d+C\s+P[0-2]\s+(?P<draw>\d+)W\s*/\s*(?P<limit>\d+)W\s*\|\s*(?P<mib>\d+)
+      MiB\s*/\s*\d+MiB\s*\|\s*(?P<load>\d+)%
+    """,
+    re.MULTILINE | re.VERBOSE,
 )
 
 
@@ -157,7 +166,12 @@ _PORT = re.compile(
     """,
     re.MULTILINE | re.VERBOSE,
 )
-_NETWORK = re.compile(r"\bInfini[Bb]and\b|\bsubnet manager\b|\bopensm\b|\bUFM\b|\bQM[89]\d00\b|\bQuantum\b")
+_NETWORK = re.compile(
+    r"""
+    \b(?: Infini[Bb]and | subnet\ manager | opensm | UFM | QM[89]\d00 | Quantum )\b
+    """,
+    re.VERBOSE,
+)
 
 
 def port_of_other_type(facts: Facts) -> Iterator[Finding]:
@@ -242,7 +256,11 @@ def share_of_mps(facts: Facts) -> Iterator[Finding]:
 
 _PERCENTAGE = re.compile(r"\bCUDA_MPS_ACTIVE_THREAD_PERCENTAGE=[\"']?(\d{1,3}(?:\.\d+)?)\b")
 _MODEL = re.compile(
-    r"(?m)^(?:(?P<index>\d+), )?(?P<name>(?:NVIDIA )?(?:Tesla|Quadro|A100|A40|A30|A10|L40S?|H100)[^,\n]*),(?:[^,\n]*,)*? WDDM\b"
+    r"""
+    ^(?:(?P<index>\d+),\ )?(?P<name>(?:NVIDIA\ )?(?:Tesla|Quadro|A100|A40|A30|A10|L40S?|H100)[^,\n]*)
+      ,(?:[^,\n]*,)*?\ WDDM\b
+    """,
+    re.MULTILINE | re.VERBOSE,
 )
 
 
@@ -256,7 +274,11 @@ def in_wddm(facts: Facts) -> Iterator[Finding]:
 
 
 _NO_ENCODERS = re.compile(
-    r"ffmpeg\b[^\n]*-(?:encoders|decoders|hwaccels)\b[^\n]*\|\s*grep\b[^\n]*(?:nvenc|cuvid|cuda)[^\n]*\n\s*(?:[^\n]*[$#] |\Z)"
+    r"""
+    ffmpeg\b[^\n]*-(?:encoders|decoders|hwaccels)\b[^\n]*\|\s*grep\b[^\n]*(?:nvenc|cuvid|cuda)
+      [^\n]*\n\s*(?:[^\n]*[$#]\ |\Z)
+    """,
+    re.VERBOSE,
 )
 _BUILT = re.compile(r"(?m)^\s*configuration:(?P<options>[^\n]*)$")
 

@@ -130,10 +130,22 @@ def two_in_the_store(facts: Facts) -> Iterator[Finding]:
 
 
 _OF_MODULE = re.compile(
-    r"akmod-nvidia.*|kmod-nvidia.*|dkms-nvidia.*|nvidia-(?:open-)?dkms.*|nvidia-kernel-(?:dkms|open-dkms|source.*)"
+    r"""
+    akmod-nvidia.*
+    | kmod-nvidia.*
+    | dkms-nvidia.*
+    | nvidia-(?:open-)?dkms.*
+    | nvidia-kernel-(?:dkms|open-dkms|source.*)
+    """,
+    re.VERBOSE,
 )
 _OF_PROGRAMS = re.compile(
-    r"nvidia-(?:driver(?:-libs|-cuda(?:-libs)?)?|utils)(?:-\d{3})?|libnvidia-compute-\d{3}|xorg-x11-drv-nvidia(?:-libs|-cuda.*)?"
+    r"""
+    nvidia-(?:driver(?:-libs|-cuda(?:-libs)?)?|utils)(?:-\d{3})?
+    | libnvidia-compute-\d{3}
+    | xorg-x11-drv-nvidia(?:-libs|-cuda.*)?
+    """,
+    re.VERBOSE,
 )
 
 
@@ -153,7 +165,17 @@ def _fails(facts: Facts) -> bool:
     return complains(facts) or any(map(_LOW.search, passages(facts)))
 
 
-_LOW = re.compile(r"(?i)low resolution|nouveau|black screen|only works|no longer|after (?:the |an? )?(?:kernel|update|upgrade)")
+_LOW = re.compile(
+    r"""
+    low\ resolution
+    | nouveau
+    | black\ screen
+    | only\ works
+    | no\ longer
+    | after\ (?:the\ |an?\ )?(?:kernel|update|upgrade)
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 
 
 RULES = (packages_of_two, another_release, linked_to_another, two_in_the_store)

@@ -69,7 +69,11 @@ _LINK = re.compile(
     re.VERBOSE,
 )
 _PLACE = re.compile(
-    r"lspci\b[^\n]*?-[sd]\s*(?P<asked>[\da-f:.]+)|^(?P<listed>[\da-f:]+\.0) (?:VGA|3D) [^\n]*NVIDIA", re.MULTILINE
+    r"""
+    lspci\b[^\n]*?-[sd]\s*(?P<asked>[\da-f:.]+)
+    | ^(?P<listed>[\da-f:]+\.0)\ (?:VGA|3D)\ [^\n]*NVIDIA
+    """,
+    re.MULTILINE | re.VERBOSE,
 )
 _NEAR = 3000  # characters of lspci -vv for one device
 _LOADED = re.compile(
@@ -110,7 +114,12 @@ def many_replays(facts: Facts) -> Iterator[Finding]:
         yield facts.problems["pcie-replays-high"].found(words, evidence, confidence=Confidence.LIKELY)
 
 
-_TEGRA = re.compile(r"\bGR3D_FREQ (?P<load>\d+)%@\[?(?P<mhz>\d+)[^\n]*?\b(?:gpu|GPU|tj)@(?P<degrees>[\d.]+)C")
+_TEGRA = re.compile(
+    r"""
+    \bGR3D_FREQ\ (?P<load>\d+)%@\[?(?P<mhz>\d+)[^\n]*?\b(?:gpu|GPU|tj)@(?P<degrees>[\d.]+)C
+    """,
+    re.VERBOSE,
+)
 HOT_JETSON, SLOWED = 95.0, 0.75
 COOLER = (
     Fix(

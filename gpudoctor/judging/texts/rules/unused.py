@@ -65,7 +65,18 @@ _ENCLOSURE = re.compile(
     """,
     re.MULTILINE | re.VERBOSE,
 )
-_OF_GPU = re.compile(r"\be-?gpu\b|\bcore x\b|\bakitio\b|\bbreakaway\b|\bnvidia\b|\b[gr]tx\b|\benclosure\b", re.IGNORECASE)
+_OF_GPU = re.compile(
+    r"""
+    \be-?gpu\b
+    | \bcore\ x\b
+    | \bakitio\b
+    | \bbreakaway\b
+    | \bnvidia\b
+    | \b[gr]tx\b
+    | \benclosure\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 
 
 def not_allowed(facts: Facts) -> Iterator[Finding]:
@@ -81,9 +92,24 @@ def not_allowed(facts: Facts) -> Iterator[Finding]:
 _D3_ENABLED = re.compile(r"Runtime D3 status:\s+Enabled")
 _IS_AWAKE = re.compile(r"(?m)^\s*Video Memory:\s+Active|runtime_status\s*\n\s*active\b|^D0$")
 _POLLS = re.compile(
-    r"(?m)^(?:\S+\s+)?\d+\s[^\n]*?(?P<name>nvidia-smi (?:-l|--loop|dmon|pmon)|nvtop|btop|nvitop|gpustat|dcgm-exporter|conky)\b"
+    r"""
+    ^(?:\S+\s+)?\d+\s[^\n]*?(?P<name>nvidia-smi\ (?:-l|--loop|dmon|pmon)
+      |nvtop|btop|nvitop|gpustat|dcgm-exporter|conky)\b
+    """,
+    re.MULTILINE | re.VERBOSE,
 )
-_REST = re.compile(r"(?i)\bbattery\b|\bsleeps?\b|\bd3(?:cold)?\b|\bpowers? down\b|\bsuspended\b|\bwatts?\b|\b\d+ ?W\b")
+_REST = re.compile(
+    r"""
+    \bbattery\b
+    | \bsleeps?\b
+    | \bd3(?:cold)?\b
+    | \bpowers?\ down\b
+    | \bsuspended\b
+    | \bwatts?\b
+    | \b\d+\ ?W\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 STOP = Fix(
     "Stop the program that asks the GPU for its values, or set it not to ask a sleeping GPU",
     "systemctl list-units --type=service | grep -iE 'agent|exporter|monitor'; ps -eo pid,ppid,args | grep -E 'nvidia-smi|nvtop'",
@@ -108,7 +134,19 @@ def polled(facts: Facts) -> Iterator[Finding]:
         yield problem.found(words, {"program": monitor["name"]}, confidence=Confidence.LIKELY)
 
 
-_WONDERS = re.compile(r"(?i)\bless\b|\bmissing\b|\bdifferen\w+|\bbroken\b|\bwhy\b|\blost\b|\bsmaller\b|\bonly\b")
+_WONDERS = re.compile(
+    r"""
+    \bless\b
+    | \bmissing\b
+    | \bdifferen\w+
+    | \bbroken\b
+    | \bwhy\b
+    | \blost\b
+    | \bsmaller\b
+    | \bonly\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 
 
 def other_ecc(facts: Facts) -> Iterator[Finding]:
@@ -136,7 +174,11 @@ def _memory(gpu: Gpu) -> int:
 
 
 _HCA = re.compile(
-    r"(?m)\bNCCL_IB_HCA(?:=| set by environment to )[\"'=]*(?P<names>mlx5_\w+(?::\d+)?(?:,mlx5_\w+(?::\d+)?)*)[\"']?\s*$"
+    r"""
+    \bNCCL_IB_HCA(?:=|\ set\ by\ environment\ to\ )[\"'=]*(?P<names>mlx5_\w+(?::\d+)?(?:,mlx5_\w+(?::\d+)?)*)
+      [\"']?\s*$
+    """,
+    re.MULTILINE | re.VERBOSE,
 )
 _LISTED = re.compile(r"(?m)^\s*(?:CA ')?(?P<name>mlx5_\d+)'?\s*$")
 FEWEST = 4
@@ -153,9 +195,22 @@ def adapters_not_named(facts: Facts) -> Iterator[Finding]:
         yield FEWER_ADAPTERS.found(words, {"left_out": sorted(there - named)}, confidence=Confidence.LIKELY)
 
 
-_NO_PLUGIN = re.compile(r"NET/Plugin ?: (?:No plugin found|Could not find|Plugin load[^\n]*)[^\n]*libnccl-net")
+_NO_PLUGIN = re.compile(
+    r"""
+    NET/Plugin\ ?:\ (?:No\ plugin\ found|Could\ not\ find|Plugin\ load[^\n]*)[^\n]*libnccl-net
+    """,
+    re.VERBOSE,
+)
 _BY_SOCKETS = re.compile(r"Using network Socket")
-_HAS_EFA = re.compile(r"(?i)\bprovider: efa\b|\bp[456](?:d|de|e|en)?\.\d+xlarge|\befa_\d\b|\brdmap\d+s\d+")
+_HAS_EFA = re.compile(
+    r"""
+    \bprovider:\ efa\b
+    | \bp[456](?:d|de|e|en)?\.\d+xlarge
+    | \befa_\d\b
+    | \brdmap\d+s\d+
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 OF_EFA = (
     Fix(
         "Install the plugin with the installer of EFA, and add it to the library path of the job",
