@@ -81,6 +81,7 @@ _MEANINGS = {
     "headers_package": "the package of CUDA headers, such as nvidia-cuda-runtime-cu12",
     "holder": "the process that holds the lock (cat /proc/locks)",
     "image": "the image of the container",
+    "enclosure": "the UUID of the enclosure (boltctl list)",
     "index": "the GPU's index (nvidia-smi -L); after --index-url, the URL of the wheels (https://pytorch.org/get-started)",
     "instance": "the UUID of the MIG instance (nvidia-smi -L)",
     "interface": "a network interface that exists (ip -brief link)",

@@ -38,7 +38,16 @@ def read(text: str) -> dict[str, Reply] | None:
 
 READER = Reader(
     kind="packages of the system",
-    anchors=("nvidia-driver", "libnvidia-", "nvidia-utils", "nvidia-kernel", "cuda-drivers", "Desired=Unknown", "kmod-nvidia"),
+    anchors=(
+        "ii  nvidia-",
+        "nvidia-driver",
+        "libnvidia-",
+        "nvidia-utils",
+        "nvidia-kernel",
+        "cuda-drivers",
+        "Desired=Unknown",
+        "kmod-nvidia",
+    ),
     begins=re.compile(rf"^(?: Desired=Unknown | {_DPKG} | {_RPM} )", re.VERBOSE),
     ends=re.compile(rf"^(?! {_DPKG} | {_RPM} | [|+] | Desired )", re.VERBOSE),
     read=read,

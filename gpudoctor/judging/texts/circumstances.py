@@ -43,6 +43,7 @@ _AT_IDLE = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+_NOT_UNDER_LOAD = re.compile(r"\b(?:never|not)\ (?:under|at|during|with)\ (?:any\ |full\ )?load\b", re.IGNORECASE | re.VERBOSE)
 _SUPPLY = re.compile(
     r"""
     \b(?:PSU|power\ supply|\d{3,4}\ ?W(?:att)?s?\ (?:PSU|supply|platinum|gold|bronze))\b
@@ -198,7 +199,7 @@ def told(finding: Finding, facts: Facts) -> Finding:
 def _cause(text: str, facts: Facts) -> tuple[Cause | None, str]:
     """The cause and what shows it, the surest first."""
     hottest = _hottest(text, facts)
-    way, by_load = _ON_A_WAY.search(text), _UNDER_LOAD.search(text)
+    way, by_load = _ON_A_WAY.search(text), None if _NOT_UNDER_LOAD.search(text) else _UNDER_LOAD.search(text)
     is_cool = bool(_COOL.search(text))
     if _WITH_CARD.search(text):
         return BOARD, "the fault moved with the card"

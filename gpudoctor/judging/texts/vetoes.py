@@ -14,6 +14,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.judging.texts import circumstances
+from gpudoctor.judging.texts.blocked import by_firewall
 from gpudoctor.judging.texts.causes import OF_MODULE
 from gpudoctor.judging.texts.forced import by_variable
 from gpudoctor.judging.texts.named import with_cause, with_ways_there
@@ -76,7 +77,7 @@ def weighed(finding: Finding, shown: tuple[str, ...], facts: Facts) -> Finding:
 def _closer(finding: Finding, facts: Facts) -> Finding:
     """With the cause and the ways that other words of the text point to."""
     finding = with_ways_there(with_cause(finding, facts), facts)
-    return by_variable(circumstances.told(finding, facts), facts)
+    return by_firewall(by_variable(circumstances.told(finding, facts), facts), facts)
 
 
 def is_over(finding: Finding, facts: Facts) -> bool:

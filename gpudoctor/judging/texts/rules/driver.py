@@ -177,12 +177,14 @@ def no_uvm(facts: Facts) -> Iterator[Finding]:
     is_blind = is_fine and "False" in facts.shown.answers.values()
     is_asked = is_loaded is False or is_blind or any(said(facts, words) for words in NO_CUDA)
     names = {*nodes, *(f"/dev/{name}" for text in passages(facts) for found in _NAMES.findall(text) for name in found.split())}
+    names |= {name for text in passages(facts) for found in _PATHS.findall(text) for name in found.split()}
     if "/dev/nvidiactl" in names and "/dev/nvidia-uvm" not in names and is_loaded is not True and is_asked:
         words = "the text lists /dev/nvidiactl, but not /dev/nvidia-uvm, which CUDA needs"
         words += ", and the module nvidia_uvm is not loaded" if is_loaded is False else ""
         yield facts.problems["nvidia-uvm-missing"].found(words, {"nodes": sorted(names)}, confidence=Confidence.LIKELY)
 
 
+_PATHS = re.compile(r"\bls /dev/nvidia\*\s*\n((?:\s*/dev/nvidia[\w-]*)+)")
 _NAMES = re.compile(r"\bls /dev/? ?(?:\| ?e?grep \S*nvidia\S*)?\s*\n((?:\s*nvidia[\w-]*\s*\n)+)")
 
 

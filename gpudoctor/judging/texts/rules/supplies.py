@@ -146,4 +146,20 @@ def hot_jetson(facts: Facts) -> Iterator[Finding]:
         yield problem.found(words, {"degrees": float(row["degrees"])}, confidence=Confidence.LIKELY)
 
 
-RULES = (weak_supply, slow_link, many_replays, hot_jetson)
+_TEGRA_MEMORY = re.compile(r"\bRAM (?P<ram>\d+)/(?P<all>\d+)MB[^\n]*?\bSWAP (?P<swap>\d+)/(?P<most>\d+)MB")
+FULL = 0.95
+
+
+def full_jetson(facts: Facts) -> Iterator[Finding]:
+    """tegrastats shows a board whose memory and swap are both used up."""
+    for match in (match for text in passages(facts) for match in _TEGRA_MEMORY.finditer(text)):
+        ram, every, swap, most = (int(match[name]) for name in ("ram", "all", "swap", "most"))
+        if most and ram > FULL * every and swap > 0.9 * most:
+            words = (
+                f"{ram:,} of {every:,} MB of memory and {swap:,} of {most:,} MB of swap are in use: the board waits for its disk"
+            )
+            yield facts.problems["host-memory-exhausted"].found(words, {"swap_mb": swap}, confidence=Confidence.LIKELY)
+            return
+
+
+RULES = (weak_supply, slow_link, many_replays, hot_jetson, full_jetson)

@@ -22,11 +22,11 @@ NOT_ALLOWED = Problem(
     fixes=(
         Fix(
             "Authorise it now and whenever it is connected",
-            "boltctl enroll --policy auto <uuid>",
+            "boltctl enroll --policy auto <enclosure>",
             verify="boltctl list; lspci -d 10de:",
             on=("host",),
             kind="set",
-            undo="boltctl forget <uuid>",
+            undo="boltctl forget <enclosure>",
         ),
         Fix("If it stays connected only: allow PCIe in the firmware setup (Thunderbolt security, USB4 PCIe tunnelling)"),
     ),
@@ -59,7 +59,7 @@ _ENCLOSURE = re.compile(
     r"""
     ^\s*●\ (?P<name>[^\n]+)\n
     (?: [ \t]*[├│└][^\n]*\n ){0,8}?
-    [ \t]*[├└]─\ uuid:\s+(?P<uuid>[\da-f-]{36})\s*\n
+    [ \t]*[├└]─\ uuid:\s+(?P<enclosure>[\da-f-]{36})\s*\n
     (?: [ \t]*[├│└][^\n]*\n ){0,4}?
     [ \t]*[├└]─\ status:\s+(?P<status>\S+)
     """,
@@ -85,7 +85,7 @@ def not_allowed(facts: Facts) -> Iterator[Finding]:
     for match in _ENCLOSURE.finditer(text):
         if match["status"] == "connected" and _OF_GPU.search(text):
             words = f"boltctl lists {match['name'].strip()} as connected, not as authorized"
-            yield NOT_ALLOWED.found(words, {"uuid": match["uuid"]}, confidence=Confidence.LIKELY)
+            yield NOT_ALLOWED.found(words, {"enclosure": match["uuid"]}, confidence=Confidence.LIKELY)
             return
 
 
