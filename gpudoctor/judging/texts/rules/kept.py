@@ -55,8 +55,8 @@ _SETS = re.compile(
 )
 _GONE = re.compile(
     r"""
-    \b(?: again | back\ (?:at|to) | reset\w* | forget\w* | revert\w* | los(?:es|t) | not\ kept
-      | after\ (?:some\ time|a\ while) )\b
+    \bat\ \d+\ ?W?\ again\b | \b(?:goes|go|went|jumps?|are|is)\ back\ (?:at|to)\b | \bforget\w* | \brevert\w*
+    | \b(?:limit|clocks?|settings?)\b[^\n.]{0,40}\b(?:reset\w*|lost|not\ kept|gone)\b | \bnot\ (?:stick|persist|kept)\w*
     """,
     re.IGNORECASE | re.VERBOSE,
 )

@@ -130,7 +130,7 @@ PROBLEMS = (NOT_RESTING, ETHERNET, SMALL_MTU, ON_HOLD, SHARED_PART, IN_WDDM)
 RESTS, LITTLE_MIB, SHARE_OF_LIMIT = 5, 500, 0.2
 _WONDERS = re.compile(
     r"""
-    \b(?: idl\w+ | nothing\ (?:runs|is\ running) | power | draw\w* | watts? | P0 | stuck )\b
+    \b(?: idl(?:e|es|ing) | nothing\ (?:runs|is\ running) | power\ (?:draw|consumption|usage) | draw[si] | watts | stuck )\b
     """,
     re.IGNORECASE | re.VERBOSE,
 )
@@ -201,6 +201,7 @@ def small_mtu(facts: Facts) -> Iterator[Finding]:
         yield SMALL_MTU.found(words, evidence, confidence=Confidence.LIKELY)
 
 
+_MEANT = re.compile(r"(?i)\b(?:on purpose|deliberate\w*|intention\w*|pinned|we hold)\b")
 _KEPT = re.compile(
     r"""
     kept\ back:?[^\n]*\n(?:[ \t]+[^\n]+\n)+
@@ -214,7 +215,7 @@ def on_hold(facts: Facts) -> Iterator[Finding]:
     """apt-mark lists packages of the driver, and the text says that they are not upgraded."""
     text = "\n".join(passages(facts))
     held = [name for name in facts.shown.output("packages on hold").split() if re.search(r"nvidia-\w+-\d{3}|nvidia-driver", name)]
-    if held and _KEPT.search(text):
+    if held and _KEPT.search(text) and not _MEANT.search(text):
         words = f"on hold: {', '.join(held[:3])}" + (" …" if len(held) > 3 else "")
         yield ON_HOLD.found(words, {"held": held[:8]}, confidence=Confidence.LIKELY)
 

@@ -101,14 +101,16 @@ def slow_link(facts: Facts) -> Iterator[Finding]:
             return
 
 
-MANY_REPLAYS = 1000
+MANY_REPLAYS, FAR_TOO_MANY = 1000, 100_000
+_FELT = re.compile(r"(?i)\b(?:stutter|crash|slow|hang|freez|drop|unstable|riser|random)\w*")
 _REPLAYS = re.compile(r"(?m)^\s*Replays Since Reset\s*:\s*(?P<count>\d+)\s*$")
 
 
 def many_replays(facts: Facts) -> Iterator[Finding]:
     """nvidia-smi -q counts replays of a link, far more than a good one has since any boot."""
     counts = [int(match["count"]) for text in passages(facts) for match in _REPLAYS.finditer(text)]
-    if counts and max(counts) > MANY_REPLAYS:
+    is_felt = any(map(_FELT.search, passages(facts)))
+    if counts and max(counts) > (MANY_REPLAYS if is_felt else FAR_TOO_MANY):
         words = f"the PCIe link of GPU {counts.index(max(counts))} has repeated {max(counts):,} transfers"
         evidence = {"replays": max(counts)}
         yield facts.problems["pcie-replays-high"].found(words, evidence, confidence=Confidence.LIKELY)
