@@ -59,7 +59,7 @@ _ENCLOSURE = re.compile(
     r"""
     ^\s*●\ (?P<name>[^\n]+)\n
     (?: [ \t]*[├│└][^\n]*\n ){0,8}?
-    [ \t]*[├└]─\ uuid:\s+(?P<enclosure>[\da-f-]{36})\s*\n
+    [ \t]*[├└]─\ uuid:\s+(?P<uuid>[\da-f-]{36})\s*\n
     (?: [ \t]*[├│└][^\n]*\n ){0,4}?
     [ \t]*[├└]─\ status:\s+(?P<status>\S+)
     """,
