@@ -164,4 +164,30 @@ def full_jetson(facts: Facts) -> Iterator[Finding]:
             return
 
 
-RULES = (weak_supply, slow_link, many_replays, hot_jetson, full_jetson)
+_TARGET = re.compile(
+    r"""
+    GPU\ Current\ Temp\s*:\ (?P<now>\d+)\ C\b
+    (?: [^\n]*\n ){1,6}?
+    \s*GPU\ Max\ Operating\ Temp\s*:\ (?P<most>\d+)\ C\s*\n
+    (?: [^\n]*\n ){0,2}?
+    \s*GPU\ Target\ Temperature\s*:\ (?P<target>\d+)\ C\b
+    """,
+    re.VERBOSE,
+)
+_SLOWED = re.compile(r"SW Thermal Slowdown\s*:\s*Active\b")
+FAR_BELOW = 12  # degrees
+
+
+def low_target(facts: Facts) -> Iterator[Finding]:
+    """A GPU is at its target temperature, far below the highest for it, and heat lowers its clocks."""
+    text = "\n".join(passages(facts))
+    match = _TARGET.search(text)
+    if match and _SLOWED.search(text):
+        now, most, target = (int(match[name]) for name in ("now", "most", "target"))
+        if now >= target - 1 and target <= most - FAR_BELOW:
+            words = f"the GPU is at its target of {target} °C, and {most} °C are its highest operating temperature"
+            evidence = {"target_c": target}
+            yield facts.problems["gpu-target-temperature-lowered"].found(words, evidence, 0, Confidence.LIKELY)
+
+
+RULES = (weak_supply, slow_link, many_replays, hot_jetson, full_jetson, low_target)
