@@ -20,7 +20,7 @@ from gpudoctor.judging.experiments import verdict
 from gpudoctor.judging.measured import shortfalls
 from gpudoctor.judging.measured.language_models import models
 from gpudoctor.judging.python import package_files, shadowing
-from gpudoctor.judging.texts.fitting import fitted
+from gpudoctor.judging.texts.fitting import fitted, not_meant
 from gpudoctor.knowledge.version import version as knowledge_version
 from gpudoctor.model import (
     REPORT_SCHEMA,
@@ -217,7 +217,7 @@ def run_check(check: Check, facts: Facts) -> Outcome:
     found: list[Finding] = []
     message = ""
     try:
-        for finding in comparable(check.judge(facts)):
+        for finding in not_meant(comparable(check.judge(facts)), facts, check.area):
             found.append(_with_causes(finding, facts, check.id))  # noqa: PERF401 (what was found before a Skip counts)
         message = "" if _told(found) else _summary(check, facts)
     except Skip as skip:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from gpudoctor.evidence import kernel
+from gpudoctor.evidence import kernel, provoked
 from gpudoctor.evidence.blocks import Block
 from gpudoctor.evidence.documentation import KIND, is_documentation
 from gpudoctor.evidence.excerpt import Excerpt
@@ -78,15 +78,18 @@ def _of(name: str, excerpt: Excerpt) -> dict[str, Reply]:
     kinds: list[str] = []
     recurring = Recurring(sorted(excerpt.lines.items()))
     read = dict(recurring.thinned())
-    listed = recurring.like(only_listed(read) | only_mentioned(read) | set(of_instructions(list(read.items()))))
-    lines = [(number, line) for number, line in read.items() if number not in listed]
+    ordered = list(read.items())
+    unread = only_listed(read) | only_mentioned(read) | set(of_instructions(ordered))
+    unread.update(provoked.written(ordered), provoked.explained(ordered))
+    listed = recurring.like(unread)
+    lines = [(number, line) for number, line in ordered if number not in listed]
     answered = sessions.answered(lines)
     quoted = recurring.like(only_quoted(read) | set(of_other_programs(lines)))
     quoted.update(number for first, last in answered for number in range(first, last + 1))
     out = listed | quoted
     excerpt = replace(excerpt, lines={number: line for number, line in excerpt.lines.items() if number not in out})
     of_others = (*sessions.hearsay(lines), *threads.over(lines))
-    past = (*sessions.mended(lines), *of_others, *answered)
+    past = (*sessions.mended(lines), *sessions.acknowledged(lines), *of_others, *answered)
     for block in _outermost(excerpt.blocks):
         if block.first in listed or (block.reader is engine.READER and block.first in quoted):
             continue

@@ -64,6 +64,7 @@ _CODE = re.compile(
         (?:import|from|def|class|return|if|elif|else|for|while|try|except|raise|with|assert|async|await|yield)\b.*(?::|\)|,|\w)$
         | (?:\#\s*(?:include|define|ifdef|ifndef|endif|pragma)|typedef|static|const|struct|enum|switch|case|default)\b
         | \#!|(?:fi|done|esac|then|do|set|exit|local|export|echo|logger|continue|break)\b
+        | (?:assert|return|raise)\ .*["'] | [\w.]+\(.*[(\[{,] | (?:-?\w+,\ )?[bfr]?"[^"]*"[)\]},;.\w]*
         | \w[\w.]*\ ?=\ ?[(\[{"'].* | print\(.* | @\w+.*
         | [A-Z][A-Z0-9_]+\ *=\ *-?\w+\s*,?\s*(?://.*|/\*.*)?$                     # a constant
         | (?://|/\*|\*[ /]).* | .*[;{}]\s*(?://.*)?$ | [)\]}],?;?$
@@ -92,7 +93,8 @@ _LITERAL = re.compile(
     ^\s*(?:-\ )?["']?(?:name|title|summary|description|pattern|alert|expr|help|label|text|regex|match(?:es)?|desc
         |legendFormat|runbook|condition|reason)["']?\s*[:=]\s
     | (?:^|[{;&|]|\ -)\s*(?:echo|print\w*|printf|raise|grep|assert\w*|log\w*\.\w+|puts|throw|fputs|die|logger|notify\S*)\b.*["']
-    | ^\s*(?:[A-Z_]+|[a-z_][\w.]*)\ ?=\ ?[(\[{"'] | ^\s*["'][^"']*["'][,;]?$ | ["'][^"']+["']\s+in\b
+    | ^\s*(?:[A-Z_]+|[a-z_][\w.]*)\ ?=\ ?[(\[{"'] | ^\s*["'][^"']*["'][,;]?$
+      | ^\s+(?:-?\w+,\ )?[bfr]?"[^"]*"[)\]},;.\w]*$ | ["'][^"']+["']\s+in\b
     """,
     re.VERBOSE,
 )

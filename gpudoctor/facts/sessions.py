@@ -40,10 +40,12 @@ _FAILS = re.compile(
 )
 _RECURS = re.compile(
     r"""
-    \b(?: (?:fail|happen|occur|crash|stop|break|hang|disappear|com)(?:s|es|ed)?\ (?:back|again) | intermittent\w* | random(?:ly)?
+    \b(?: (?:fail|happen|occur|crash|stop|break|hang|disappear|com|came)(?:s|es|ed)?\ (?:back|again) | intermittent\w*
+      | random(?:ly)?
     | sometimes | occasional(?:ly)? | every\ (?:time|few|\d+) | after\ (?:a\ while|some\ time|an?\ hour)
     | after\ \w+\ (?:hours|minutes|days)
-    | (?:un)?til\ (?:the\ next|i|we)\ re\w* | temporar\w+ | works?\ (?:for|until) | flaky )\b
+    | (?:un)?til\ (?:the\ next|i|we)\ re\w* | until\ (?:last|yesterday|today|this) | temporar\w+ | works?\ (?:for|until)
+      | flaky )\b
     """,
     re.IGNORECASE | re.VERBOSE,
 )
@@ -69,7 +71,8 @@ _NOT_HERE = re.compile(
 
 _LONG_AGO = re.compile(
     r"""
-    \b(?: last\ (?:week|month|year|spring|summer|autumn|fall|winter) | (?:days|weeks|months)\ ago
+    \b(?: yesterday | this\ morning | earlier\ today | last\ (?:night|week|month|year|spring|summer|autumn|fall|winter)
+      | (?:days|weeks|months)\ ago
     | back\ in\ \w+ | in\ the\ past )\b
     """,
     re.IGNORECASE | re.VERBOSE,
@@ -77,6 +80,7 @@ _LONG_AGO = re.compile(
 _MENDED = re.compile(
     r"""
     ^\W*(?: solved | resolved | fixed )\b
+    | \b(?:reboot|restart|power\ cycl|reinstall|upgrad)\w*\ (?:\w+\ ){0,4}?(?:fixed|solved|resolved|cured|helped)\b
     | \bsince\ (?:i|we|then)\b.*\b(?: no | not | never | none | fine | stable )\b
     | \b(?:fixed|solved)\ (?:it|that)\b
     """,
@@ -111,6 +115,8 @@ class Command(NamedTuple):
     def name(self) -> tuple[tuple[str, ...], ...]:
         """Two commands with the same name are two runs of one. What nvidia-smi is asked does not matter."""
         end = self.words.index("nvidia-smi") + 1 if "nvidia-smi" in self.words else len(self.words)
+        if self.words[0] in ("sbatch", "salloc"):
+            end = 1
         return self.where, self.words[:end]
 
     @property
@@ -170,6 +176,40 @@ def hearsay(lines: Sequence[tuple[int, str]]) -> tuple[tuple[int, int], ...]:
     is_of_others = _says(told, _OF_OTHERS) and _says(told, _NOT_HERE)
     is_bygone = _says(told, _LONG_AGO) and _says(told, _MENDED) and not _says(lines, _RECURS) and _are_well(commands(lines))
     return ((told[0][0], told[-1][0]),) if is_of_others or is_bygone else ()
+
+
+_ACKNOWLEDGED = re.compile(
+    r"""
+    ^\W*(?:(?:and\ )?(?:that|this|which|it)(?:['’]s|\ is)\ )?
+    (?: (?:correct|expected|intended|richtig|correcto|rightly\ so|符合预期|期待通り)(?=[,.;!)]|\s*$)
+      | (?:as\ (?:expected|intended|planned|wanted|desired|it\ should)|by\ design|on\ purpose|so\ gewollt|wie\ erwartet
+        |comme\ prévu
+        |как\ и\ должно)\b
+      | (?:exactly\ )?(?:what|as)\ (?:i|we)\ (?:want|expect)\w*
+    )
+    | ^\W*(?:rightly|correctly)\ (?:rejected|refused|fails|failed|denied|blocked)\b
+    | \b(?:fails?|rejected|refused|denied|blocked|no\ gpus?)\ (?:here\ )?(?:as\ (?:expected|intended|it\ should)
+      |on\ purpose|by\ design)\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_DOUBTED = re.compile(r"[?？]\s*$|\b(?:but|however|not|isn't|though)\b", re.IGNORECASE)
+_IN_COMMENT = re.compile(r"\s#\s+(.*)$")
+
+
+def acknowledged(lines: Sequence[tuple[int, str]]) -> tuple[tuple[int, int], ...]:
+    """First and last lines of the commands whose failure the author calls right, below them or in a comment.
+
+    >>> acknowledged(((1, "$ sbatch -p cpu x.sh"), (2, "sbatch: error: not available"), (3, "(correct, no GPUs there)")))
+    ((1, 3),)
+    """
+    return tuple(command.span for command in commands(lines) if _is_acknowledged(command.said))
+
+
+def _is_acknowledged(said: Sequence[tuple[int, str]]) -> bool:
+    beside = _IN_COMMENT.search(said[0][1])
+    words = [text for _, text in said[1:]] + ([beside[1]] if beside else [])
+    return any(_ACKNOWLEDGED.search(text) and not _DOUBTED.search(text) for text in words)
 
 
 _WROTE = re.compile(

@@ -71,7 +71,7 @@ class Text(Guarded):
         others saw."""
         lines = self.thinned.lines
         of_others = (*sessions.hearsay(lines), *threads.over(lines))
-        return (*self.of_passed_tests, *sessions.mended(lines), *of_others)
+        return (*self.of_passed_tests, *sessions.mended(lines), *sessions.acknowledged(lines), *of_others)
 
     @cached_property
     def of_passed_tests(self) -> tuple[tuple[int, int], ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from gpudoctor.facts import Facts, sessions
@@ -68,6 +69,16 @@ _NAMED = {
     "arch": r"Arch|Manjaro",
     "nixos": r"NixOS",
 }
+
+
+def not_meant(found: Iterable[Finding], facts: Facts, area: str) -> Iterator[Finding]:
+    """The findings of a check in this area, without those that a text calls wanted."""
+    if not facts.texts.alone:
+        yield from found
+        return
+    from gpudoctor.judging.texts.meant import is_meant  # with all rules: only a text needs them
+
+    yield from (finding for finding in found if not is_meant(finding, facts, area))
 
 
 def fitted(finding: Finding, facts: Facts) -> Finding:

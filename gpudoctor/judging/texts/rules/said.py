@@ -29,10 +29,19 @@ _OTHER_GPU = re.compile(r"(?m)^[ \t]*[\da-f:.]+ (?:VGA compatible|3D|Display) co
 _OF_AMD = re.compile(
     r"""
     ROCm\ System\ Management\ Interface | \bAMD[-\ ]SMI\b | \brocminfo\b | \bAMD\ (?:Radeon|Instinct)\b
+    | \b(?:VGA\ compatible|3D|Display)\ controller:\ (?:Advanced\ Micro\ Devices|Intel\ Corporation)
+    | \bRadeon\ (?:RX|PRO|Pro|VII)\b | \bRX\ ?[5-9]\d{3}\b | \bInstinct\ MI\d | \bApple\ M\d\b | \bIntel\ Arc\b
     """,
     re.VERBOSE,
 )
-_NVIDIA = re.compile(r"\bNVIDIA Corporation\b|\bGeForce\b|\b[RG]TX\b|\bQuadro\b|\bTesla\b")
+_NVIDIA = re.compile(
+    r"""
+    \bNVIDIA\ Corporation\b | \bGeForce\b | \b[RG]TX\b | \bQuadro\b | \bTesla\b | NVIDIA-SMI\ \d
+    | \b(?:NVIDIA|Nvidia|nvidia)\ (?:[AHLTBV]\d{1,3}\b|GB\d|GH\d|DGX|Jetson|Graphics|GPU|card) | \b[AHBV]\d00\b
+      | \bDGX\b | \bJetson\b
+    """,
+    re.VERBOSE,
+)
 _FOR_CPUS = re.compile(
     r"""
     \bCPU[- ]only\ (?: \w+\ ){0,2}?
@@ -56,12 +65,26 @@ def names_gpu(facts: Facts) -> bool:
     return facts.texts.alone and any(_NVIDIA.search(text) for text in passages(facts))
 
 
-_MEANT = r"(?:on\ purpose|deliberately|intentionally|by\ design)"
+_MEANT = (
+    r"(?:on\ purpose|purposely|deliberately|intentional(?:ly)?|intended|by\ design|by\ choice"
+    r"|absichtlich|mit\ Absicht|bewusst|gewollt"
+    r"|a\ propósito|adrede|exprès|volontairement|intencional\w*|намеренно|специально)"
+)
 _LEFT_WITHOUT = re.compile(
     rf"""
-    \b(?:GPUs?|--gpus|CPU|cpu|driver)\b[^.\n]{{0,60}}\b{_MEANT}\b
-    | \b{_MEANT}\b[^.\n]{{0,60}}\b(?:no|without|only|CPUs?|dropped)\b[^.\n]{{0,20}}\b(?:GPUs?|CPUs?)\b
-    | \b(?:needs?|uses?|wants?)\ (?:no|neither\ an?)\ GPUs?\b
+    \b(?:GPUs?|--gpus|CPU|cpu|driver|CUDA)\b[^.\n]{{0,60}}\b{_MEANT}
+    | \b{_MEANT}[^.\n]{{0,60}}\b(?:no|without|only|CPUs?|dropped|ohne|nur|sin|sans|solo|hid\w+)\b[^.\n]{{0,20}}\b(?:GPUs?|CPUs?)\b
+    | \b(?:needs?|uses?|wants?)\ (?:no|neither\ an?)\ GPUs?\b | \b(?:doesn['’]t|does\ not|don['’]t
+      |do\ not)\ (?:even\ )?need\ (?:an?\ |any\ |the\ )?GPUs?\b
+    | \b(?:I|we|it|CI|tests?)\ (?:\w+\ )?hid(?:e|es|ing|den)\ (?:all\ |the\ |my\ |our\ )?GPUs?\b
+    | \b(?:nodes?|machines?|hosts?|runners?|workers?)\ (?:without|that\ (?:have|has)\ no)\ (?:an?\ |any\ )?GPUs?\b
+      | \bnon-GPU\ (?:node|machine|host|worker)s?\b
+    | \b(?:[Mm]y|[Tt]his|[Tt]he|[Oo]ur|[Tt]hese)\ (?:\w+\ )?(?:laptop|NAS|Synology|QNAP|server|box|PC|machine|Pi|VPS
+      |(?:login\ |head\ ?)?nodes?)
+      \ ha(?:s|ve)\ no\ (?:NVIDIA\ |discrete\ |dedicated\ )?(?:GPUs?|graphics\ cards?)\b
+    | \bI\ (?:don['’]t|do\ not)\ (?:even\ )?have\ an?\ (?:NVIDIA\ )?(?:GPU|graphics\ card)\b
+    | (?:故意|特意|有意)[^。\n]{{0,20}}(?:CPU|GPU|显卡) | 不(?:需要|用)(?:GPU|显卡) | (?:GPU|CPU)[^。\n]{{0,20}}(?:意図的
+      |わざと) | (?:意図的|わざと)[^。\n]{{0,20}}[CG]PU
     """,
     re.VERBOSE,
 )
@@ -74,12 +97,45 @@ _WORKS_ELSEWHERE = re.compile(
 )
 
 
+_DENIED = re.compile(
+    r"""
+    \b(?:did|was|is|were|are)(?:n['’]t|\ not)\b
+    | \b(?:says?|thinks?|claims?|reports?|complain\w*)\b
+    """,
+    re.VERBOSE,
+)
+_NO_NVIDIA_THERE = re.compile(
+    r"""
+    \bmacOS\b | \b[Mm]ac[Bb]ook\b | \bApple\ (?:M\d|Silicon|silicon)\b | \bM[1-5]\ (?:Pro|Max|Ultra|[Mm]ac)\b | \bDarwin\b
+    | \bRaspberry\ Pi\b
+    """,
+    re.VERBOSE,
+)
+
+
+def is_left_without(facts: Facts) -> bool:
+    """The author says that a program or a machine has no GPU, and that this is as wanted."""
+    return any(not _is_denied(match) for text in passages(facts) for match in _LEFT_WITHOUT.finditer(text))
+
+
+def _is_denied(match: re.Match[str]) -> bool:
+    """Whether the sentence says the opposite, or what a program says."""
+    before = match.string[: match.start()]
+    return bool(_DENIED.search(re.split(r"[.\n]", before)[-1] + match[0]))
+
+
+def is_without_nvidia(facts: Facts) -> bool:
+    """The machine of the text can have no GPU of NVIDIA, and the text names none."""
+    text = "\n".join(passages(facts))
+    return bool(_NO_NVIDIA_THERE.search(text)) and not _NVIDIA.search(text)
+
+
 def is_for_cpus(facts: Facts) -> bool:
     """The text shows only other display controllers, and says that this is on purpose, or uses one of another vendor.
 
     A program that was left without GPUs on purpose shows no controllers.
     """
-    if any(_LEFT_WITHOUT.search(text) for text in passages(facts)):
+    if is_left_without(facts):
         return True
     if not has_only_others(facts):
         return False
