@@ -13,11 +13,13 @@ Lines = Sequence[tuple[int, str]]
 
 _WRITES = re.compile(
     r"""
-    \b(?:echo|printf)\b[^"'\n]*(?P<quote>["'])(?P<said>[^\n]{8,}?)(?P=quote)[^\n|]*(?:>|\|[^\n]*\btee\b)[^\n]*(?:/dev/kmsg|/var/log/\S+|\.log\b)
-    | \blogger\b[^"'\n]*(?P<mark>["'])(?P<logged>[^\n]{8,}?)(?P=mark)
+    (?: \b(?:echo|printf)\b[^"'\n]{0,20} | (?P<logs>\blogger\b)[^"'\n]{0,40} )
+    (?: "(?P<double>[^"\n]{8,400})" | '(?P<single>[^'\n]{8,400})' )
+    (?(logs) | [^"'\n]{0,20}[>|][^"'\n]{0,40}(?:/dev/kmsg|/var/log/|\.log\b) )
     """,
     re.VERBOSE,
 )
+MOST_WRITTEN = 50  # messages
 LEAST_ANSWERS = 2
 _MEANING = re.compile(
     r"^(?:\s{2,}|\t)[A-Z][^:=|]{30,}\.\s*$ | ^\s*(?:Cause|Reason|Meaning|Solution|Fix|Resolution|Remedy|Answer|A):\ \S",
@@ -32,8 +34,9 @@ def written(lines: Lines) -> Iterator[int]:
     >>> list(written(((1, 'echo "NVRM: Xid (PCI:0000:17:00): 79" > /dev/kmsg'), (2, "kernel: NVRM: Xid (PCI:0000:17:00): 79"))))
     [1, 2]
     """
-    said = {match["said"] or match["logged"] for _, line in lines for match in _WRITES.finditer(line)}
-    yield from (number for number, line in lines if any(message in line for message in said))
+    said = {match["double"] or match["single"] for _, line in lines for match in _WRITES.finditer(line)}
+    messages = sorted(said)[:MOST_WRITTEN]
+    yield from (number for number, line in lines if any(message in line for message in messages))
 
 
 def explained(lines: Lines) -> Iterator[int]:

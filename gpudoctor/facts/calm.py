@@ -31,6 +31,7 @@ _WORKS = re.compile(
     | \b(?:works?|runs?|trains?|falls?\ back)\ (?:\w+\ )?(?:and\ \w+\ )?without\ (?:any\ )?(?:problems?|issues?|errors?|trouble)\b
     | \b(?:is|are)\ of\ course\ fine\b | \b(?:performance|results?|numbers)\ (?:is|are)\ (?:right|fine|correct|as\ expected)\b
     | \b(?:alles|sonst)\ (?:läuft|funktioniert|geht)\b | \bläuft\ (?:alles|einwandfrei|problemlos|stabil)\b
+    | \b(?:liefert|rechnet)\b[^.\n]{0, 30}\brichtig\w*\b
     | \btodo\ (?:funciona|va)\b | \bfunciona\ (?:bien|perfectamente|sin\ problemas)\b
     | \btout\ (?:marche|fonctionne)\b | \bfonctionne\ (?:bien|parfaitement|sans\ problème)\b
     | всё\ работает | (?:一切|运行|训练|其他)(?:都)?正常 | 正常(?:运行|使用|工作)
@@ -45,6 +46,8 @@ _HARMLESS = re.compile(
     | (?:you\ )?(?:can|may)\ (?:safely\ )?ignore | just\ ignore | (?:don't|do\ not|no\ need\ to)\ worry | nothing\ to\ worry
     | (?:mute|silence|suppress|get\ rid\ of|turn\ off)\ (?:this|that|these|those|the)\ (?:\w+\ )?(?:warnings?|messages?
       |lines?|logs?) )\b
+    | \b(?:Warnung|Meldung)\w*\ (?:\w+\ )?(?:abschalten|ausschalten|unterdrücken|ignorieren)\b | \bsilenciar\b
+    | \bignorer\ (?:ce|cet|cette|ces)\b | (?:警告|メッセージ)[^。\n]{0,10}(?:無視|忽略|屏蔽|消)
     """,
     re.IGNORECASE | re.VERBOSE,
 )
@@ -55,6 +58,15 @@ _VERDICT = re.compile(
     | \b(?:is|are|was)\ (?:the\ )?(?:expected|intended)\ behaviou?r\b | ^\W*(?:expected|intended|normal)\ behaviou?r\b[.,!]
     | \bdas\ ist\ (?:\w+\ )?(?:normal|so\ gewollt|beabsichtigt)\b | \b(?:es|esto\ es)\ (?:lo\ )?(?:normal|esperado)\b
     | \bc['’]est\ (?:normal|voulu)\b | (?:是|属于|这很)正常 | 正常现象 | 正常です | 仕様です | это\ нормально
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+# The last words of an author who found out.
+_SETTLED = re.compile(
+    r"""
+    \b(?:ok(?:ay)?,?\ (?:thanks|thank\ you|got\ it|I\ see)|got\ it|never\ ?mind|makes\ sense(?:\ now)?
+      |my\ (?:own\ )?(?:mistake|fault|bad)
+    |sorry\ for\ the\ noise)\b[^?]{0,40}$
     """,
     re.IGNORECASE | re.VERBOSE,
 )
@@ -101,7 +113,7 @@ def is_calm(lines: Lines) -> bool:
     said = list(sentences(lines))
     if any(_COMPLAINS.search(one) for one in said):
         return False
-    if any(_WORKS.search(one) for one in said):
+    if any(_WORKS.search(one) for one in said) or (lines and _SETTLED.search(lines[-1][1])):
         return True
     answers = [one for one in said if not one.rstrip().endswith(("?", "？"))]
     calms = any((_VERDICT.search(one) and not _NOT.search(one)) or _HARMLESS.search(one) for one in answers)

@@ -74,6 +74,8 @@ _LEFT_WITHOUT = re.compile(
     rf"""
     \b(?:GPUs?|--gpus|CPU|cpu|driver|CUDA)\b[^.\n]{{0,60}}\b{_MEANT}
     | \b{_MEANT}[^.\n]{{0,60}}\b(?:no|without|only|CPUs?|dropped|ohne|nur|sin|sans|solo|hid\w+)\b[^.\n]{{0,20}}\b(?:GPUs?|CPUs?)\b
+    | \b(?:Intel|AMD|Büro|Grafik\w*|Rechner)\b[^.\n]{{0,60}}\b(?:absichtlich|gewollt|bewusst)\b
+    | \b(?:ohne|keine)\ (?:GPU|Grafikkarte)\b[^.\n]{{0,40}}\b(?:absichtlich|gewollt|bewusst)\b | \b(?:sin|sans)\ GPU\ y\ uso\b
     | \b(?:needs?|uses?|wants?)\ (?:no|neither\ an?)\ GPUs?\b | \b(?:doesn['’]t|does\ not|don['’]t
       |do\ not)\ (?:even\ )?need\ (?:an?\ |any\ |the\ )?GPUs?\b
     | \b(?:I|we|it|CI|tests?)\ (?:\w+\ )?hid(?:e|es|ing|den)\ (?:all\ |the\ |my\ |our\ )?GPUs?\b
@@ -97,6 +99,7 @@ _WORKS_ELSEWHERE = re.compile(
 )
 
 
+LONG_SENTENCE = 300  # characters
 _DENIED = re.compile(
     r"""
     \b(?:did|was|is|were|are)(?:n['’]t|\ not)\b
@@ -120,7 +123,7 @@ def is_left_without(facts: Facts) -> bool:
 
 def _is_denied(match: re.Match[str]) -> bool:
     """Whether the sentence says the opposite, or what a program says."""
-    before = match.string[: match.start()]
+    before = match.string[max(match.start() - LONG_SENTENCE, 0) : match.start()]
     return bool(_DENIED.search(re.split(r"[.\n]", before)[-1] + match[0]))
 
 
