@@ -46,6 +46,8 @@ _HARMLESS = re.compile(
     | (?:you\ )?(?:can|may)\ (?:safely\ )?ignore | just\ ignore | (?:don't|do\ not|no\ need\ to)\ worry | nothing\ to\ worry
     | (?:mute|silence|suppress|get\ rid\ of|turn\ off)\ (?:this|that|these|those|the)\ (?:\w+\ )?(?:warnings?|messages?
       |lines?|logs?) )\b
+    | \b(?:only|just|merely)\ a\ warning\b | \b(?:simply|purely|just|only)\ informational\b
+    | \b(?:does\ not|doesn['’]t|won['’]t|will\ not)\ (?:affect|influence|harm|hurt)\b | \bhas\ no\ (?:effect|influence|impact)\b
     | \b(?:Warnung|Meldung)\w*\ (?:\w+\ )?(?:abschalten|ausschalten|unterdrücken|ignorieren)\b | \bsilenciar\b
     | \bignorer\ (?:ce|cet|cette|ces)\b | (?:警告|メッセージ)[^。\n]{0,10}(?:無視|忽略|屏蔽|消)
     """,

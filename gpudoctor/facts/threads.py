@@ -55,6 +55,8 @@ _WISH = re.compile(
     r"""
     ^\W*(?:feat(?:ure)?|enhancement|rfe|proposal|rfc|idea)(?:\ requests?)?\b\W*[:\])(]
     | ^\W*feature\ requests?\b
+    | ·\ (?:pull\ request\ \#\d+\ ·\ )?merged\b | \bpull\ request\ \#\d+\b
+    | ^\W*(?:fix|feat|docs?|chore|refactor|perf|tests?|ci|build)(?:\([\w./,-]+\))?!?:\ [a-z]
     """,
     re.IGNORECASE | re.VERBOSE,
 )

@@ -28,6 +28,8 @@ WITHOUT_GPU = frozenset(
         *("cuda-driver-library-missing", "ollama-lacks-cuda-backend", "model-layers-on-cpu", "build-sees-no-gpu"),
         *("tensorflow-cuda-libraries-missing", "cuda-no-device", "nvidia-visible-devices-void", "bitsandbytes-cpu-lib"),
         *("ffmpeg-built-without-nvidia", "cuda-toolkit-missing", "triton-sees-no-driver", "slurm-gres-unavailable"),
+        *("container-driver-unknown-error", "container-host-driver-not-loaded", "container-cli-libnvidia-ml-missing"),
+        *("container-driver-libraries-missing", "nvidia-container-cli-missing", "cudnn-not-found", "cupti-not-loadable"),
     )
 )
 """What is as it should be on a machine, or in a process, that has no GPU on purpose."""
