@@ -77,7 +77,7 @@ _LEFT_WITHOUT = re.compile(
     | \b(?:Intel|AMD|Büro|Grafik\w*|Rechner)\b[^.\n]{{0,60}}\b(?:absichtlich|gewollt|bewusst)\b
     | \b(?:ohne|keine)\ (?:GPU|Grafikkarte)\b[^.\n]{{0,40}}\b(?:absichtlich|gewollt|bewusst)\b | \b(?:sin|sans)\ GPU\ y\ uso\b
     | \b(?:needs?|uses?|wants?)\ (?:no|neither\ an?)\ GPUs?\b | \b(?:doesn['’]t|does\ not|don['’]t
-      |do\ not)\ (?:even\ )?(?:need|require|use)\ (?:an?\ |any\ |the\ )?(?:NVIDIA\ )?(?:GPUs?|CUDA)\b
+      |do\ not)\ (?:even\ )?(?:need|require)\ (?:an?\ |any\ |the\ )?(?:NVIDIA\ )?(?:GPUs?|CUDA)\b
     | \b(?:I|we|it|CI|tests?)\ (?:\w+\ )?hid(?:e|es|ing|den)\ (?:all\ |the\ |my\ |our\ )?GPUs?\b
     | \b(?:nodes?|machines?|hosts?|runners?|workers?)\ (?:without|that\ (?:have|has)\ no)\ (?:an?\ |any\ )?GPUs?\b
       | \bnon-GPU\ (?:node|machine|host|worker)s?\b
