@@ -94,7 +94,7 @@ _LITERAL = re.compile(
         |legendFormat|runbook|condition|reason)["']?\s*[:=]\s
     | (?:^|[{;&|]|\ -)\s*(?:echo|print\w*|printf|raise|grep|assert\w*|log\w*\.\w+|puts|throw|fputs|die|logger|notify\S*)\b.*["']
     | ^\s*(?:[A-Z_]+|[a-z_][\w.]*)\ ?=\ ?[(\[{"'] | ^\s*["'][^"']*["'][,;]?$
-      | ^\s+(?:-?\w+,\ )?[bfr]?"[^"]*"[)\]},;.\w]*$ | ["'][^"']+["']\s+in\b
+      | ^\s+(?:-?\w+,\ )?[bfr]?"[^"]*"[)\]},;.\w]*$ | ["'][^"']+["']\s+in\b | =\[?[\w.]+\([bfr]?"[^"\n]+"
     """,
     re.VERBOSE,
 )

@@ -34,6 +34,7 @@ _OF_PROGRAM = re.compile(
 LEAST_LINES = 4  # of a text: a shorter one is a message alone
 MOST_WRAPPED = 30  # lines of a paragraph
 LEAST_WIDTH = 60  # characters of the lines of a wrapped paragraph
+LEAST_OF_LONG = 20  # words in lower case, outside of the quotes
 LEAST_WORDS = 4  # in lower case, outside of the quotes: a sentence
 
 # What a reporter of a failure writes. A sentence that quotes a message, in a text without it, is about the message.
@@ -105,7 +106,7 @@ def entries(lines: Lines) -> Iterator[int]:
 def about_messages(lines: Lines) -> Iterable[int]:
     """Sentences that quote a message, in a text whose author reports no failure. In a short text: only wrapped paragraphs."""
     is_short = len(lines) < LEAST_LINES
-    paragraphs = (one for one in _paragraphs(lines) if not is_short or _is_wrapped(one))
+    paragraphs = (one for one in _paragraphs(lines) if not is_short or _is_wrapped(one) or _is_long(one))
     quoting = [number for paragraph in paragraphs for number in _quoting(paragraph)]
     return () if not quoting or says_of_failure(line for _, line in lines) else quoting
 
@@ -133,6 +134,11 @@ def _is_wrapped(paragraph: Lines) -> bool:
         and all(len(line) >= LEAST_WIDTH for line in upper)
         and any(not line.rstrip().endswith((".", "!", "?", ":")) for line in upper)
     )
+
+
+def _is_long(paragraph: Lines) -> bool:
+    """One line of prose, such as the abstract of a paper."""
+    return len(paragraph) == 1 and len(_PLAIN.findall(_QUOTE.sub("", paragraph[0][1]))) >= LEAST_OF_LONG
 
 
 def _quoting(paragraph: Lines) -> Iterable[int]:

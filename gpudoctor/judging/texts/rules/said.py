@@ -84,6 +84,7 @@ _LEFT_WITHOUT = re.compile(
     | \b(?:[Mm]y|[Tt]his|[Tt]he|[Oo]ur|[Tt]hese)\ (?:\w+\ )?(?:laptop|NAS|Synology|QNAP|server|box|PC|machine|Pi|VPS
       |(?:login\ |head\ ?)?nodes?)
       \ ha(?:s|ve)\ no\ (?:NVIDIA\ |discrete\ |dedicated\ )?(?:GPUs?|graphics\ cards?)\b
+    | \b(?:node|machine|server|host|box|laptop)s?,?\ which\ ha(?:s|ve)\ no\ GPUs?\b
     | \bI\ (?:don['’]t|do\ not)\ (?:even\ )?have\ an?\ (?:NVIDIA\ )?(?:GPU|graphics\ card)\b
     | (?:故意|特意|有意)[^。\n]{{0,20}}(?:CPU|GPU|显卡) | 不(?:需要|用)(?:GPU|显卡) | (?:GPU|CPU)[^。\n]{{0,20}}(?:意図的
       |わざと) | (?:意図的|わざと)[^。\n]{{0,20}}[CG]PU
