@@ -146,6 +146,7 @@ _MEANINGS = {
     "requirement": "the package with the version that is needed, such as nvidia-cudnn-cu12==9.10.2.21",
     "requirements": "the packages with the versions that are needed (pip check)",
     "right_package": "the package for the CUDA version of the driver, such as cupy-cuda12x",
+    "service": "the service that the log names (systemctl list-units --failed)",
     "script": "the script that the message names",
     "slot": "the PCI address of the GPU (lspci -d 10de:)",
     "storage": "the storage of the EFI disk, such as local-lvm (pvesm status)",
@@ -170,6 +171,7 @@ _MEANINGS = {
     "wanted": "the package or version that the message asks for",
     "wanted_branch": "a driver branch that supports this GPU, such as 580",
     "watts": "the power limit of the other GPUs (nvidia-smi -q -d POWER)",
+    "windows_folder": "the folder below /mnt/c that the program reads",
     "wheel_folder": "the lib folder of the pip package, such as …/site-packages/nvidia/cudnn/lib",
     "wheels": "the pip packages of the CUDA libraries, such as nvidia-cublas-cu12",
 }

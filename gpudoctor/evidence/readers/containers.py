@@ -70,8 +70,9 @@ def _lxd(text: str) -> dict[str, Reply] | None:
 
 def _lxd_shown(command: str, output: str) -> dict[str, Reply] | None:
     name = next((word for word in command.split()[3:] if not word.startswith("-")), "")
-    found = _lxd(output) if "--expanded" in command or "-e" in command.split() else None
-    if not found:
+    found = _lxd(output)
+    is_whole = "--expanded" in command or "-e" in command.split()
+    if not found or not (is_whole or found["shown-lxd"].value["gpu"]):  # a profile can have what is missing here
         return None
     value = {**found["shown-lxd"].value, "tool": command.split()[0], "name": name}
     return {"shown-lxd": Reply("ok", value)}

@@ -140,13 +140,19 @@ def gone_gpu(facts: Facts) -> Iterator[Finding]:
 
 
 _OF_KERNEL = re.compile(r'"argv"\s*:\s*\[\s*"(?P<path>/[^"\n]*python[\d.]*)"')
-_OF_CELL = re.compile(r"Out\[\d+\]:\s*\(?\s*'(?P<path>/[^'\n]*python[\d.]*)'")
+_OF_CELL = re.compile(
+    r"""
+    Out\[\d+\]:\s*\(?\s*'(?P<path>/[^'\n]*python[\d.]*)'
+    | \bIn\ ?\[\d*\]:(?:[^\n]*\n){1,6}?(?P<printed>/[^\s'"]*python[\d.]*)(?=[ \t\n])
+    """,
+    re.VERBOSE,
+)
 _OF_UNIT = re.compile(r"(?m)^ExecStart=(?P<path>/\S*python[\d.]*)\s")
 _OF_SHELL = re.compile(
     r"""
     (?: \b(?:which|command\ -v|type\ -p|whereis\ -b)[ \t]+python[\d.]*[ \t]*\n
       | \bpython[\d.]*\ -c[^\n]{0,200}?sys\.executable[^\n]{0,200}\n )
-    [ \t\n]{0,8}(?P<path>/\S{0,300}python[\d.]{0,12})[ \t]*$
+    [ \t\n]{0,8}(?P<path>/\S{0,300}python[\d.]{0,12})(?:[ \t]+\S+){0,4}[ \t]*$
     """,
     re.MULTILINE | re.VERBOSE,
 )
@@ -171,7 +177,8 @@ def other_python(facts: Facts) -> Iterator[Finding]:
         return
     kinds = {"the notebook's kernel": (_OF_KERNEL, _OF_CELL), "the service": (_OF_UNIT,)}
     for who, patterns in kinds.items():
-        found = next((match["path"] for pattern in patterns if (match := pattern.search(text))), None)
+        matches = (match for pattern in patterns if (match := pattern.search(text)))
+        found = next((path for match in matches for path in match.groups() if path), None)
         if found and found.rpartition("/")[0] != shell["path"].rpartition("/")[0]:
             words = f"{who} runs {found}, the shell {shell['path']}"
             fixes = OTHER_PYTHON.fixes if "kernel" in who else OTHER_PYTHON.fixes[1:]

@@ -224,7 +224,7 @@ def lxd_without_gpu(facts: Facts) -> Iterator[Finding]:
 
 
 def _lacks_libraries(facts: Facts) -> bool:
-    return _is_blind(facts) or any(_NO_LIBRARIES.search(text) for text in passages(facts))
+    return facts.shown.lacks_libcuda or _is_blind(facts) or any(_NO_LIBRARIES.search(text) for text in passages(facts))
 
 
 def stale_cdi(facts: Facts) -> Iterator[Finding]:

@@ -138,7 +138,7 @@ def outside_of_wsl_folder(facts: Facts) -> Iterator[Finding]:
     if _NO_LIBCUDA.search(text) and _LISTED_IN_WSL.search(text):
         words = "the driver's libcuda is in /usr/lib/wsl/lib, and the program does not look there"
         problem = facts.problems["wsl-libcuda-not-symlink"]
-        if "cannot find -lcuda" not in text and facts.shown.lacks_libcuda:
+        if "cannot find -lcuda" not in text and (facts.shown.lacks_libcuda or "libcuda.so.1" in text):
             problem = replace(problem, title=NOT_SEARCHED, why=WHY_NOT_SEARCHED, fixes=(SEARCH_IT,), status=Status.FAIL)
         yield problem.found(words, confidence=Confidence.LIKELY)
 

@@ -11,6 +11,7 @@ from gpudoctor.facts.docker import daemon_json_of
 from gpudoctor.facts.known import known
 from gpudoctor.judging.texts.rules.counts import idle_huge_pages
 from gpudoctor.judging.texts.rules.driver import said
+from gpudoctor.judging.texts.rules.node_offers import is_registration_lost
 from gpudoctor.judging.texts.rules.said import passages, with_ways_of_wsl
 from gpudoctor.model import Confidence, Finding
 
@@ -136,7 +137,7 @@ def unhealthy_gpus(facts: Facts) -> Iterator[Finding]:
     """The device plugin takes back a GPU that it finds unhealthy: the node's capacity stays, what pods may have does not."""
     node = facts.shown.node or {}
     capacity, offered = node.get("capacity", 0), node.get("allocatable")
-    if offered is not None and offered < capacity:
+    if offered is not None and offered < capacity and not is_registration_lost(facts):
         words = f"the node has {capacity} GPUs, but offers only {offered} to pods: the device plugin found the others unhealthy"
         evidence = {"capacity": capacity, "allocatable": offered}
         yield facts.problems["k8s-gpu-unhealthy"].found(words, evidence, confidence=Confidence.LIKELY)
