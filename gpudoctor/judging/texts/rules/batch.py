@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.judging.texts.rules.python import is_blind
-from gpudoctor.judging.texts.rules.said import passages
+from gpudoctor.judging.texts.rules.said import is_for_cpus, passages
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Status
 
 NO_CORES = Problem(
@@ -71,7 +71,12 @@ _ASKS = re.compile(
     re.MULTILINE | re.VERBOSE,
 )
 _OF_NODE = re.compile(r"(?m)^\s*(?:Gres|CfgTRES|AllocTRES)=[^\n]*$")
-_NODE_HAS = re.compile(r"\bGres=gpu|(?i:gpu|v100|a100|h100|a40|l40|rtx)\S*")
+_NODE_HAS = re.compile(
+    r"""
+    \bGres=gpu | \b(?:srun|salloc)\b[^\n]*(?:-p|--partition)[=\ ]?\S*(?: gpu | v100 | [ahlb]\d{2,3} | rtx ) | \[[\w.-]+@\S*gpu
+    """,
+    re.VERBOSE,
+)
 _NONE = re.compile(
     r"""
     ^[ \t]*(?:None|\[\])?[ \t]*False\ 0[ \t]*$ | ^\[\]$ | NoDevFiles | No\ devices\ were\ found
@@ -89,7 +94,7 @@ _FIXES = {
 def requested_none(facts: Facts) -> Iterator[Finding]:
     """An interactive job, or a script of LSF, PBS or Grid Engine, requests no GPU, and its program sees none."""
     text = "\n".join(passages(facts))
-    if _ASKS.search(_OF_NODE.sub("", text)) or not (is_blind(facts) or _NONE.search(text)):
+    if is_for_cpus(facts) or _ASKS.search(_OF_NODE.sub("", text)) or not (is_blind(facts) or _NONE.search(text)):
         return
     lines = list(_SUBMITTED.finditer(text))
     kinds = {match["kind"] for match in lines}
@@ -139,4 +144,46 @@ _DELETE_LINE = Fix(
     "grep -n CUDA_VISIBLE_DEVICES ~/.bashrc ~/.bash_profile ~/.profile ~/.zshrc",
     kind="read",
 )
-RULES = (cores_used_up, requested_none, set_in_shell)
+_GPUS = re.compile(
+    r"""
+    ^\s*\#SBATCH\s+(?:--gres=gpu(?::[a-z]\w*)?:|--gpus(?:-per-node)?=(?:[a-z]\w*:)?)(?P<count>\d+)
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+_TASKS = re.compile(r"(?m)^\s*#SBATCH\s+(?:--ntasks(?:-per-node)?=|-n\s*)(?P<count>\d+)")
+_STARTS = re.compile(
+    r"""
+    \b(?:torchrun|torch\.distributed\.(?:launch|run)|accelerate\ launch|deepspeed|mpirun|horovodrun)\b
+    """,
+    re.VERBOSE,
+)
+_BY_RANK = re.compile(r"(?i)lightning|LOCAL_RANK: 0 - CUDA_VISIBLE_DEVICES|GPU available: True")
+_USED = re.compile(r"(?m)^\s*(?P<index>\d+),\s*(?P<share>\d+) ?%")
+_ONE_EACH = (
+    Fix(
+        "In the script: start one task per GPU with srun, since Lightning takes the number of ranks from Slurm",
+        "srun --ntasks-per-node=<gpu_count> python train.py",
+        kind="manual",
+    ),
+    Fix("Set #SBATCH --ntasks-per-node to the number of GPUs, and devices and num_nodes of the Trainer to the same numbers"),
+)
+
+
+def one_task_for_all(facts: Facts) -> Iterator[Finding]:
+    """Lightning under Slurm is started as one task on several GPUs, and only one of them works."""
+    text = "\n".join(passages(facts))
+    gpus, tasks = _GPUS.search(text), _TASKS.search(text)
+    shares = [int(match["share"]) for match in _USED.finditer(text)]
+    is_alone = len(shares) > 1 and sum(share > IDLE for share in shares) == 1
+    is_told = re.search(r"(?i)\b(?:only|just)\ (?:one|1|the\ first|a\ single)\ GPU", text) is not None
+    count = int(tasks["count"]) if tasks else 1
+    is_meant = bool(_BY_RANK.search(text)) and not _STARTS.search(text)
+    if gpus and count < int(gpus["count"]) and is_meant and (is_alone or is_told):
+        words = f"the job has {gpus['count']} GPUs and {count} task{'s' * (count > 1)}; each task of Lightning uses one GPU"
+        problem = replace(facts.problems["program-started-for-fewer-gpus"], title=ONE_TASK, fixes=_ONE_EACH)
+        yield problem.found(words, {"gpu_count": int(gpus["count"])}, confidence=Confidence.LIKELY)
+
+
+ONE_TASK = "The job starts fewer tasks than it has GPUs"
+IDLE = 5  # percent
+RULES = (one_task_for_all, cores_used_up, requested_none, set_in_shell)

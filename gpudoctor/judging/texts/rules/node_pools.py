@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
@@ -107,6 +108,12 @@ _WITH_GPU = re.compile(
     """,
     re.VERBOSE,
 )
+_FOR_GPUS = re.compile(
+    r"""
+    \b(?:AL2_x86_64_GPU|AL2023_\w+_NVIDIA|BOTTLEROCKET_\w+_NVIDIA|amazon-eks-gpu-node)
+    """,
+    re.VERBOSE,
+)
 _OPERATOR = re.compile(r"nvidia-driver-daemonset|gpu-operator")
 
 
@@ -114,7 +121,7 @@ def eks_without_driver(facts: Facts) -> Iterator[Finding]:
     """The instance has a GPU, and its image is the one without a driver."""
     text = "\n".join(passages(facts))
     image, kind = _IMAGE.search(text), _WITH_GPU.search(text)
-    if image and kind and not _OPERATOR.search(text) and not known(lambda: facts.nvml.count, 0):
+    if image and kind and not _FOR_GPUS.search(text) and not _OPERATOR.search(text) and not known(lambda: facts.nvml.count, 0):
         words = f"{kind['type']} has a GPU, and its image {image['image']} is one without a driver"
         yield ON_EKS.found(words, {"image": image["image"], "type": kind["type"]}, confidence=Confidence.LIKELY)
 
@@ -160,6 +167,28 @@ _TPU = re.compile(r"(?i)\btpu\b|xla_device|torch_xla")
 _NO_GPU_TYPE = re.compile(r"\b(?P<type>ml\.(?:t[23]|m[4-7]\w*|c[4-7]\w*|r[5-7]\w*)\.\w+)\b")
 
 
+_REFUSED = re.compile(
+    r"""
+    Cannot\ connect\ to\ GPU\ backend
+    | usage\ limits\ in\ Colab
+    | GPU\ quota\ (?:is\ )?(?:used\ up|exceeded)
+    """,
+    re.VERBOSE,
+)
+_LATER = Fix("Connect without a GPU, and come back later or buy compute units: the free quota returns after some hours or days")
+
+
+def notebook_refused(facts: Facts) -> Iterator[Finding]:
+    """Colab or Kaggle says that no GPU is left for this account."""
+    text = "\n".join(passages(facts))
+    if _REFUSED.search(text) and _OF_SERVICE.search(text):
+        problem = replace(facts.problems["cloud-capacity-missing"], title=NO_MORE, fixes=(_LATER,))
+        yield problem.found("the service says that its limit for GPUs is reached", confidence=Confidence.LIKELY)
+
+
+NO_MORE = "The notebook service gives this account no GPU at the moment"
+
+
 def notebook_of_no_gpu(facts: Facts) -> Iterator[Finding]:
     """Colab, Kaggle or SageMaker: PyTorch sees no GPU and there is no device, or its type of instance is one without."""
     text = "\n".join(passages(facts))
@@ -175,4 +204,4 @@ def notebook_of_no_gpu(facts: Facts) -> Iterator[Finding]:
         yield facts.problems["notebook-without-gpu"].found(words, confidence=Confidence.LIKELY)
 
 
-RULES = (gke_without_driver, eks_without_driver, no_metadata, notebook_of_no_gpu)
+RULES = (gke_without_driver, eks_without_driver, no_metadata, notebook_refused, notebook_of_no_gpu)

@@ -94,7 +94,7 @@ def down_in_slurm(facts: Facts) -> Iterator[Finding]:
 
 _PLUGIN_SET = re.compile(
     r"""
-    ^\s*(?:(?P<namespace>[a-z][\w-]*)\ +)?(?P<name>[a-z][\w.-]*device-plugin[\w.-]*)
+    ^\s*(?:(?P<namespace>[a-z][\w-]*)\ +)?(?P<name>[a-z][\w.-]*device-plugin(?!\S*mps-control)[\w.-]*)
     \ +0\ +0\ +0\ +0\ +0\ +(?P<selector>[\w./-]+=\S*)\ +\d+\w+\s*$
     """,
     re.MULTILINE | re.VERBOSE,

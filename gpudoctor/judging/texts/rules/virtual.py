@@ -148,4 +148,63 @@ def without_uvm(facts: Facts) -> Iterator[Finding]:
         yield problem.found(words, evidence, confidence=Confidence.LIKELY)
 
 
-RULES = (data_on_windows_drive, slow_after_a_while, no_cgroups, old_windows, without_uvm)
+_MODEL = re.compile(
+    r"""
+    ^Model\ name:\s+(?P<name>[^\n]*(?:QEMU|KVM\ processor|kvm64|qemu64|Virtual\ CPU)[^\n]*)$
+    | -cpu\ (?P<type>kvm64|qemu64)
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+_FLAGS = re.compile(r"(?m)^(?:Flags|flags)\s*:\s*(?P<flags>[^\n]*\bhypervisor\b[^\n]*)$")
+_AS_HOST = (
+    Fix(
+        "On the Proxmox host, with the virtual machine shut down: pass the host's CPU through, then start it again",
+        "qm set <vmid> --cpu host",
+        verify="qm config <vmid> | grep cpu",
+        risk="disruptive",
+        where="host",
+        kind="manual",
+    ),
+    Fix("With libvirt: set <cpu mode='host-passthrough'/> in the definition of the virtual machine, then start it again"),
+)
+
+
+def cpu_of_guest(facts: Facts) -> Iterator[Finding]:
+    """The CPU of a virtual machine has no AVX, and a program leaves the GPU unused."""
+    text = "\n".join(passages(facts))
+    model, flags = _MODEL.search(text), _FLAGS.search(text)
+    if model and flags and not re.search(r"\bavx\b", flags["flags"]) and facts.shown.ollama_on_cpu:
+        words = f"the CPU of the virtual machine, {model['name'] or model['type']}, has no AVX, which Ollama needs to use the GPU"
+        problem = replace(facts.problems["cpu-lacks-instructions"], title=GUEST_WITHOUT_AVX, fixes=_AS_HOST)
+        yield problem.found(words, {"lacks": "avx"}, confidence=Confidence.LIKELY)
+
+
+GUEST_WITHOUT_AVX = "The virtual machine's CPU type hides AVX from the program"
+_GUEST = re.compile(
+    r"""
+    NVIDIA-Linux-\S+?-(?P<major>\d{3})\.[\d.]+-grid
+    | (?i:\bguest\b)[^\n]{0,60}?\b(?P<other>\d{3})\.\d+(?:\.\d+)?
+    """,
+    re.VERBOSE,
+)
+_MANAGER = re.compile(
+    r"""
+    -(?P<major>\d{3})\.[\d.]+-vgpu-kvm
+    | (?i:\bhost\b)[^\n]{0,60}?\b(?P<other>\d{3})\.\d+(?:\.\d+)?
+    """,
+    re.VERBOSE,
+)
+
+
+def guest_newer_than_host(facts: Facts) -> Iterator[Finding]:
+    """The GRID driver in the guest is of a newer branch than the vGPU manager of the host."""
+    text = "\n".join(passages(facts))
+    guest, host = _GUEST.search(text), _MANAGER.search(text)
+    if guest and host and re.search(r"(?i)\bvgpu\b", text):
+        own, manager = int(guest["major"] or guest["other"]), int(host["major"] or host["other"])
+        if own > manager:
+            words = f"the guest has driver branch {own}, and the host's vGPU manager is of branch {manager}"
+            yield facts.problems["vgpu-guest-driver-incompatible"].found(words, confidence=Confidence.LIKELY)
+
+
+RULES = (cpu_of_guest, guest_newer_than_host, data_on_windows_drive, slow_after_a_while, no_cgroups, old_windows, without_uvm)
