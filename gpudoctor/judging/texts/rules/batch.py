@@ -158,7 +158,7 @@ _STARTS = re.compile(
     re.VERBOSE,
 )
 _BY_RANK = re.compile(r"(?i)lightning|LOCAL_RANK: 0 - CUDA_VISIBLE_DEVICES|GPU available: True")
-_USED = re.compile(r"(?m)^\s*(?P<index>\d+),\s*(?P<share>\d+) ?%")
+_SHARES = re.compile(r"(?m)^\s*(?P<index>\d+),\s*(?P<share>\d+) ?%")
 _ONE_EACH = (
     Fix(
         "In the script: start one task per GPU with srun, since Lightning takes the number of ranks from Slurm",
@@ -173,7 +173,7 @@ def one_task_for_all(facts: Facts) -> Iterator[Finding]:
     """Lightning under Slurm is started as one task on several GPUs, and only one of them works."""
     text = "\n".join(passages(facts))
     gpus, tasks = _GPUS.search(text), _TASKS.search(text)
-    shares = [int(match["share"]) for match in _USED.finditer(text)]
+    shares = [int(match["share"]) for match in _SHARES.finditer(text)]
     is_alone = len(shares) > 1 and sum(share > IDLE for share in shares) == 1
     is_told = re.search(r"(?i)\b(?:only|just)\ (?:one|1|the\ first|a\ single)\ GPU", text) is not None
     count = int(tasks["count"]) if tasks else 1
