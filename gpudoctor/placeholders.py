@@ -151,6 +151,7 @@ _MEANINGS = {
     "slot": "the PCI address of the GPU (lspci -d 10de:)",
     "storage": "the storage of the EFI disk, such as local-lvm (pvesm status)",
     "sm": "the GPU's architecture, such as sm_90",
+    "sm_number": "the compute capability without its point, such as 90",
     "toolkit": "the folder of the CUDA toolkit, such as /usr/local/cuda-12.8",
     "tracer": "the process id of the debugger (grep TracerPid /proc/PID/status)",
     "torch": "the PyTorch version to install, such as 2.9.1",

@@ -17,6 +17,7 @@ _NAMES = {name for row in rows("csv") for names in row.names for name in names} 
     "count",
 }
 _HEAD = re.compile(r"^\s*[a-z][a-z0-9_.]+(?: \[[^\]]+\])?(?:, ?[a-z][a-z0-9_.]+(?: \[[^\]]+\])?)+\s*$")
+LONGEST_NAME = 8  # words, as in "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition"; a sentence has more
 _WHO = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id")
 
 
@@ -54,7 +55,7 @@ def rows_of(names: Sequence[str], lines: Sequence[str]) -> Iterator[dict[str, st
         head = _names(line)
         if len(_NAMES.intersection(head)) >= 2:
             names = head
-        elif names and len(cells) == len(names):
+        elif names and len(cells) == len(names) and not (len(names) == 1 and len(line.split()) > LONGEST_NAME):
             yield dict(zip(names, cells, strict=True))
 
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gpudoctor.facts import Facts
-from gpudoctor.facts.known import known
-from gpudoctor.judging.texts.rules.said import passages
+from gpudoctor.judging.texts.rules.said import has_gpu, passages
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem
 
 NO_AGENT = Problem(
@@ -128,7 +127,7 @@ def built_without(facts: Facts) -> Iterator[Finding]:
     for program in PROGRAMS:
         found = program.lacks.search(text)
         rest = program.lacks.sub("", text) if found else ""
-        if found and _named(program.name, rest) and (known(lambda: facts.nvml.count, 0) or "Jetson" in text):
+        if found and _named(program.name, rest) and (has_gpu(facts) or "Jetson" in text):
             line = found[0].strip().splitlines()[0].strip()
             words = f"{program.name} was built without CUDA and computes on the CPU"
             title = f"{program.name} was built without CUDA"

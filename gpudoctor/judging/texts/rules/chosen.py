@@ -153,7 +153,7 @@ def _before_newer(facts: Facts) -> Iterator[Finding]:
         yield OTHER_NVCC.found(words, evidence, confidence=Confidence.LIKELY)
 
 
-_TESTED = re.compile(r"working CUDA compiler: (?P<folder>/\S+)/nvcc\b")
+_TESTED = re.compile(r"(?:working CUDA compiler|(?m:^)\s*Compiler): (?P<folder>/\S+)/nvcc\b")
 
 
 def _by_cmake(facts: Facts) -> Iterator[Finding]:
@@ -168,6 +168,10 @@ def _by_cmake(facts: Facts) -> Iterator[Finding]:
         evidence = {"found": number, "toolkit": paths[-1][2], "first": f"{tested['folder']}/nvcc"}
         problem = replace(OTHER_NVCC, fixes=(WITH_CMAKE, *OTHER_NVCC.fixes))
         yield problem.found(words, evidence, confidence=Confidence.LIKELY)
+    elif tested and not version and paths and "/usr/lib/nvidia-cuda-toolkit" in text and tested["folder"] == "/usr/bin":
+        words = f"CMake takes the distribution's /usr/bin/nvcc, and {paths[-1][2]} is installed"
+        problem = replace(OTHER_NVCC, fixes=(WITH_CMAKE, *OTHER_NVCC.fixes))
+        yield problem.found(words, {"toolkit": paths[-1][2], "first": "/usr/bin/nvcc"}, confidence=Confidence.LIKELY)
 
 
 def larger_than_gpu(facts: Facts) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
-from gpudoctor.judging.texts.rules.said import is_for_cpus, passages
+from gpudoctor.judging.texts.rules.said import has_gpu, is_for_cpus, passages
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Status
 
 SOFTWARE_ENCODER = Problem(
@@ -81,15 +81,17 @@ def encoded_on_cpu(facts: Facts) -> Iterator[Finding]:
         yield SOFTWARE_ENCODER.found(words, {"encoder": name}, confidence=Confidence.LIKELY)
 
 
+_ON_GPU = re.compile(r"\b\d+% GPU\b|CUDA compute capability|inference compute\b[^\n]*library=cuda")
 _BACKENDS = re.compile(r"load_backend: loaded (?P<name>\w+) backend from (?P<path>\S+)")
 
 
 def without_backend(facts: Facts) -> Iterator[Finding]:
-    """Ollama's log loads only the library for the CPU, and nvidia-smi lists a GPU."""
+    """Ollama's log loads only the library for the CPU, and the text shows a GPU."""
     found = [match for text in passages(facts) for match in _BACKENDS.finditer(text)]
+    is_meant = has_gpu(facts) or any(_ON_GPU.search(text) for text in passages(facts))
     is_ollama = any("ollama" in match["path"] for match in found)
-    if is_ollama and {match["name"] for match in found} == {"CPU"} and known(lambda: facts.nvml.count, 0):
-        words = f"Ollama loaded only {found[0]['path'].rsplit('/', 1)[-1]}, and nvidia-smi lists a GPU"
+    if is_ollama and is_meant and {match["name"] for match in found} == {"CPU"}:
+        words = f"Ollama loaded only {found[0]['path'].rsplit('/', 1)[-1]}, and no library for CUDA"
         yield ONLY_CPU.found(words, {"library": found[0]["path"]}, confidence=Confidence.LIKELY)
 
 

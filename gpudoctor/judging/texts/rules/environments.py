@@ -104,7 +104,8 @@ def another_pip(facts: Facts) -> Iterator[Finding]:
     if words := _release_of_pip(facts) or _place_of_pip(facts) or _place_of_conda(facts) or _two_interpreters(facts):
         missing = next((match[1] for text in passages(facts) if (match := _NO_MODULE.search(text))), "")
         evidence = {"package": missing} if missing else {}
-        yield facts.problems["pip-of-another-python"].found(words, evidence, confidence=Confidence.LIKELY)
+        found = facts.problems["pip-of-another-python"].found(words, evidence, confidence=Confidence.LIKELY)
+        yield replace(found, because="notebook-kernel-of-another-python")
 
 
 def _release_of_pip(facts: Facts) -> str:

@@ -99,6 +99,26 @@ OTHERS = frozenset(
         "VLLM_USE_V2",
     ]
 )
+INVENTED = {
+    **dict.fromkeys(
+        (
+            *("CUDA_AVAILABLE_DEVICES", "CUDA_VISIBLE_GPUS", "CUDA_VISIBLE_GPU", "VISIBLE_CUDA_DEVICES", "CUDA_DEVICES_VISIBLE"),
+            *(
+                "CUDA_VISIBLE_DIVICES",
+                "CUDA_VISIABLE_DEVICES",
+                "CUDA_VISIBILE_DEVICES",
+                "CUDA_VISIBLE_DEVICES_",
+                "GPU_VISIBLE_DEVICES",
+            ),
+        ),
+        "CUDA_VISIBLE_DEVICES",
+    ),
+    **dict.fromkeys(("NCCL_IFNAME", "NCCL_SOCKET_IF_NAME", "NCCL_NET_IFNAME"), "NCCL_SOCKET_IFNAME"),
+    **dict.fromkeys(("PYTORCH_CUDA_ALLOC_CONFIG", "PYTORCH_ALLOC_CUDA_CONF"), "PYTORCH_CUDA_ALLOC_CONF"),
+    **dict.fromkeys(("NVIDIA_DRIVER_CAPS", "NVIDIA_CAPABILITIES"), "NVIDIA_DRIVER_CAPABILITIES"),
+    **dict.fromkeys(("TORCH_ARCH_LIST", "CUDA_ARCH_LIST"), "TORCH_CUDA_ARCH_LIST"),
+}
+"""Names that programs do not read -> the one that is meant."""
 PARAMETERS = (
     "nvidia_drm.modeset",
     "nvidia-drm.modeset",
@@ -144,7 +164,7 @@ def misspelt(facts: Facts) -> Iterator[Finding]:
     names = [match["name"] for match in _ASSIGNED.finditer(text)]
     names += [match["name"] or match["listed"] for match in _KEYED.finditer(text)]
     for name in dict.fromkeys(names):
-        meant = _nearest(name, VARIABLES) if name not in VARIABLES | OTHERS else ""
+        meant = INVENTED.get(name) or (_nearest(name, VARIABLES) if name not in VARIABLES | OTHERS else "")
         if meant and meant not in names:
             yield _found(name, meant)
             return

@@ -65,6 +65,22 @@ def names_gpu(facts: Facts) -> bool:
     return facts.texts.alone and any(_NVIDIA.search(text) for text in passages(facts))
 
 
+_MODEL = re.compile(
+    r"""
+    \b(?: GTX | RTX | GT | Quadro | Tesla | TITAN | GeForce )[ \ ]?(?:RTX\ |GTX\ |Xp?\b|V\b)?[A-Z]{0,2}\d{2,5}
+    | \bNVIDIA\ (?:GeForce|RTX|[AHLBTV]\d) | \b[AHLTV]\d{1,3}0[0S]?(?:\ ?GPU|-SXM|-PCI) | ^\|\ NVIDIA-SMI | \bnvidia-smi\b
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+
+
+def has_gpu(facts: Facts) -> bool:
+    """An output of the text lists a GPU, or its words name a model or nvidia-smi, and none is from another vendor."""
+    if known(lambda: facts.nvml.count, 0) or known(lambda: facts.pci.gpus, ()):
+        return True
+    return not has_only_others(facts) and any(_MODEL.search(text) for text in passages(facts))
+
+
 _MEANT = (
     r"(?:on\ purpose|purposely|deliberately|intentional(?:ly)?|intended|by\ design|by\ choice"
     r"|absichtlich|mit\ Absicht|bewusst|gewollt"
