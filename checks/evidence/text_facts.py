@@ -58,11 +58,13 @@ from gpudoctor.judging.texts.rules import (
     scopes,
     siblings,
     starts,
+    surroundings,
     tested,
     unused,
     values,
     versions_used,
     virtual,
+    workloads,
 )
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
@@ -167,5 +169,7 @@ CHECK = Check(
         *(*effective.PROBLEMS, *picked.PROBLEMS, *apart.PROBLEMS, *assigned.PROBLEMS, *daemons.PROBLEMS),
         *(*unused.PROBLEMS, *modes.PROBLEMS, *kept.PROBLEMS),
         *(*architectures.PROBLEMS, *in_code.PROBLEMS, *tested.PROBLEMS),
+        *(*architectures.PROBLEMS, *in_code.PROBLEMS, *tested.PROBLEMS, *surroundings.PROBLEMS),
+        *workloads.PROBLEMS,
     ),
 )

@@ -136,7 +136,8 @@ def cpu_only(facts: Facts) -> Finding:
         problem, words = replace(problem, fixes=(USE_OTHER,)), f"{words}; that of another Python in the text uses the GPU"
     if other is None:
         found = problem.found(words, evidence, packages=("torch",))
-        return replace(found, because="notebook-kernel-of-another-python")
+        causes = ("framework-from-conda-and-pip",) if facts.texts.alone else ()
+        return replace(found, because="notebook-kernel-of-another-python", causes=(*found.causes, *causes))
     may_be_meant = replace(problem, status=Status.WARN, latent=True, fixes=(MEANT, *problem.fixes))
     return may_be_meant.found(f"{words}; {other} is installed for the GPU", {**evidence, "beside": other}, packages=("torch",))
 

@@ -25,6 +25,7 @@ _PLAIN = re.compile(r"\b[a-zà-ÿа-я]{1,}\b")
 _OF_PROGRAM = re.compile(
     r"""
     \d\d:\d\d:\d\d | ^\s*\S*(?:Error|Exception|error|warning|fatal|WARN\w*|ERROR|FATAL|E\d{4}|W\d{4})\b\S*\s?: | \w=["'\w/]
+    | \bNCCL\ (?:WARN|INFO)\b
     | ^\s*\{
     | \b(?:daemon:|runc|kubelet|stderr|stdout|exit\ status|rpc|OCI|desc)(?!\w) | \S:\d+\b | ^\s*File\ | \w\[\d+\]
     | ^(?![QA]:)\S+:\s | ^(?:cannot|could\ not|failed|unable|docker|nvidia|no|unknown|invalid|unsupported)\b

@@ -65,11 +65,13 @@ from gpudoctor.judging.texts.rules import (
     siblings,
     starts,
     supplies,
+    surroundings,
     tested,
     unused,
     values,
     versions_used,
     virtual,
+    workloads,
 )
 from gpudoctor.model import Finding, Skip
 
@@ -86,6 +88,7 @@ RULES = (
     *(*misspelt.RULES, *applied.RULES),
     *(*numbering.RULES, *peers.RULES, *chosen.RULES, *installed.RULES, *counts.RULES),
     *(*architectures.RULES, *interpreters.RULES, *in_code.RULES, *ranks.RULES, *tested.RULES),
+    *(*surroundings.RULES, *workloads.RULES),
     *complained.RULES,
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
@@ -169,7 +170,7 @@ def another_interpreter(facts: Facts) -> Iterator[Finding]:
 _MISSING = re.compile(
     r"""
     lib(?P<name> cudnn | cublas | cudart | cufft | cusparse | cusolver | nvrtc )\w*\.so\.(?P<major>\d+)
-    [^\n]{0,40}?:\ cannot\ open\ shared\ object
+    (?: [^\n]{0,40}?:\ cannot\ open\ shared\ object | ,\ libcudnn_\w+\.so\} )
     """,
     re.VERBOSE,
 )
@@ -183,10 +184,32 @@ def other_major(facts: Facts) -> Iterator[Finding]:
         wheel = known(lambda match=match: facts.python.package(f"nvidia-{match['name']}-cu12"))  # type: ignore[misc]
         there |= {wheel.version.split(".")[0]} if wheel and match["name"] == "cudnn" else set()
         if there and match["major"] not in there:
+            problem = _of_whisper(facts, match) or OTHER_MAJOR
             words = f"lib{match['name']}.so.{match['major']} is missing, and release {', '.join(sorted(there))} is installed"
             evidence = {"library": f"lib{match['name']}.so.{match['major']}", "installed": sorted(there)}
-            yield OTHER_MAJOR.found(words, evidence, confidence=Confidence.LIKELY)
+            yield problem.found(words, evidence, confidence=Confidence.LIKELY)
             return
+
+
+FOR_NEW_CUDNN = Fix(
+    "Install the release of CTranslate2 (faster-whisper) for cuDNN 9",
+    "python -m pip install -U 'ctranslate2>=4.5'",
+    kind="install",
+    needs=("network",),
+)
+FOR_OLD_CUDNN = Fix(
+    "Install the last release of CTranslate2 (faster-whisper) for cuDNN 8",
+    "python -m pip install 'ctranslate2==4.4.0'",
+    kind="install",
+    needs=("network",),
+)
+
+
+def _of_whisper(facts: Facts, missing: re.Match[str]) -> Problem | None:
+    """CTranslate2 has releases for both, and is easier to change than PyTorch, which chose its cuDNN."""
+    if missing["name"] != "cudnn" or not known(lambda: facts.python.package("ctranslate2")):
+        return None
+    return replace(OTHER_MAJOR, fixes=(FOR_OLD_CUDNN if missing["major"] == "9" else FOR_NEW_CUDNN, *OTHER_MAJOR.fixes))
 
 
 _NO_DEVICE = re.compile(

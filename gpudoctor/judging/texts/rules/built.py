@@ -106,6 +106,16 @@ PROGRAMS = (
         "python -c 'import ctranslate2; print(ctranslate2.get_cuda_device_count())'",
     ),
     _program(
+        "LAMMPS",
+        r"""
+        Package\ (?:gpu|kokkos)\ command\ without\ (?:GPU|KOKKOS)\ package | without\ KOKKOS\ package\ installed
+        | Installed\ packages:\s*\n (?: (?!.*\b(?:GPU|KOKKOS)\b)[A-Z0-9 \t-]*\n )+ (?!.*\b(?:GPU|KOKKOS)\b)
+        """,
+        "Build LAMMPS with -DPKG_GPU=on -DGPU_API=cuda (or PKG_KOKKOS with Kokkos_ENABLE_CUDA), or load a module with it",
+        "",
+        "lmp -h | grep -A9 'Installed packages'",
+    ),
+    _program(
         "UCX",
         r"\bucx_info\ -d\b[^\n]*\|\ *grep[^\n]*cuda[^\n]*\n (?=\s*(?:\S*[$\#>]\ |\Z))",
         "Install a build of UCX with CUDA (ucx-cuda, or configured --with-cuda), and put it first on PATH",
@@ -115,10 +125,13 @@ PROGRAMS = (
 )
 _COMPLAINS = re.compile(
     r"""
-    \b(?: not | n't | no | never | only | slow\w* | without | instead | cpu | idle | why | fps )\b | n't\b
+    \b(?: not | n't | no | never | only | slow\w* | without | instead | cpu | idle | why | but | fps )\b | n't\b
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+
+
+_ABOUT_CUDA = re.compile(r"Jetson|\bGPU package\b|\b(?:with|built|WITH_)\W{0,3}CUDA\b")
 
 
 def built_without(facts: Facts) -> Iterator[Finding]:
@@ -127,7 +140,7 @@ def built_without(facts: Facts) -> Iterator[Finding]:
     for program in PROGRAMS:
         found = program.lacks.search(text)
         rest = program.lacks.sub("", text) if found else ""
-        if found and _named(program.name, rest) and (has_gpu(facts) or "Jetson" in text):
+        if found and _named(program.name, rest) and (has_gpu(facts) or _ABOUT_CUDA.search(rest)):
             line = found[0].strip().splitlines()[0].strip()
             words = f"{program.name} was built without CUDA and computes on the CPU"
             title = f"{program.name} was built without CUDA"
@@ -145,6 +158,7 @@ def _named(name: str, rest: str) -> bool:
         "OpenCV": r"(?:opencv|cv2|dnn)",
         "FFmpeg": r"(?:ffmpeg|transcod\w*|encod\w*|nvenc)",
         "GROMACS": r"(?:gromacs|gmx|mdrun)",
+        "LAMMPS": r"(?:lammps|lmp)",
     }
     pattern = re.compile(rf"(?i)\b{short.get(name, re.escape(name))}\b")
     about = pattern if name in short else re.compile(rf"{pattern.pattern}|\b[cg]pu\b")

@@ -48,6 +48,14 @@ def pypi_on_windows(facts: Facts) -> Iterator[Finding]:
         yield facts.problems["torch-cpu-only-wheel"].found(words, evidence, confidence=Confidence.LIKELY, packages=("torch",))
 
 
+_ASKED_FOR_CUDA = re.compile(
+    r"""
+    ^\s*-\s(?:cudatoolkit|pytorch-cuda)\b | \binstall\b[^\n]*\s(?:cudatoolkit|pytorch-cuda)=\d
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+
+
 def cpu_build(facts: Facts) -> Iterator[Finding]:
     """A text can show the CPU build and what follows from it, and no GPU."""
     version = known(lambda: facts.python.torch_version)
@@ -55,7 +63,7 @@ def cpu_build(facts: Facts) -> Iterator[Finding]:
     is_judged = is_judged or any(said(facts, words) for words in ("nv_tegra_release", "Jetson", "-tegra"))
     if (
         version
-        and is_blind(facts)
+        and (is_blind(facts) or any(_ASKED_FOR_CUDA.search(text) for text in passages(facts)))
         and not is_judged
         and not has_only_others(facts)
         and known(lambda: facts.python.torch_cuda, "unknown") is None
@@ -64,7 +72,8 @@ def cpu_build(facts: Facts) -> Iterator[Finding]:
         words = f"torch {version} is built without CUDA"
         confidence = Confidence.CONFIRMED if version.endswith("+cpu") else Confidence.LIKELY
         found = facts.problems["torch-cpu-only-wheel"].found(words, evidence, confidence=confidence, packages=("torch",))
-        yield replace(found, because="notebook-kernel-of-another-python")
+        causes = (*found.causes, "framework-from-conda-and-pip")
+        yield replace(found, because="notebook-kernel-of-another-python", causes=causes)
 
 
 def tensorflow_on_windows(facts: Facts) -> Iterator[Finding]:

@@ -45,6 +45,10 @@ _SHARE_OF_SHM = 0.1
 _UNITS = {"G": 1.0, "M": 1 / 1024, "Gi": 1.0, "Mi": 1 / 1024, "Ki": 1 / 1024**2}
 
 
+_NOBODY = re.compile(r"\| +No running processes found")
+"""Who holds the memory is then not to be seen in nvidia-smi, and the check of memory names the way."""
+
+
 def held_by_another(facts: Facts) -> Iterator[Finding]:
     """The numbers of PyTorch's message leave memory that neither it nor the driver's context holds."""
     for text in passages(facts):
@@ -52,7 +56,7 @@ def held_by_another(facts: Facts) -> Iterator[Finding]:
             total, own = float(match["total"]), _gib(match["reserved"], match["reserved_unit"])
             free = _gib(match["free"], match["free_unit"] or "Ki")
             others = total - own - free - _CONTEXT_GIB
-            if others > max(_SHARE * total, 1.0):
+            if others > max(_SHARE * total, 1.0) and not _NOBODY.search(text):
                 words = f"PyTorch holds {own:.1f} of {total:.1f} GiB and {free:.1f} GiB are free: other processes hold the rest"
                 evidence = {"total_gib": total, "own_gib": round(own, 2), "others_gib": round(others, 1)}
                 yield facts.problems["other-process-using-gpu"].found(words, evidence, confidence=Confidence.LIKELY)
