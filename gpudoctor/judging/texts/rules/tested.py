@@ -147,7 +147,7 @@ def session_without_providers(facts: Facts) -> Iterator[Finding]:
     """ONNX Runtime offers CUDA, and the session that was made without naming it has only the CPU."""
     for text in passages(facts):
         session = _SESSION.search(text)
-        if session and _AVAILABLE.search(text) and "CUDAExecutionProvider" not in (session["arguments"] or ""):
+        if session and _AVAILABLE.search(text) and "providers" not in (session["arguments"] or ""):
             problem = replace(facts.problems["onnxruntime-session-without-gpu"], fixes=NOT_ASKED, status=Status.FAIL)
             words = "ONNX Runtime offers CUDA, and the session was made without naming it: it uses only the CPU"
             yield problem.found(words, {"providers": "CPUExecutionProvider"}, confidence=Confidence.LIKELY)

@@ -100,6 +100,7 @@ _FAILS = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+_KNOWN = re.compile(r"(?i)\bpre-?allocat\w*|\bas expected\b|\bis expected\b|\bon purpose\b")
 _OF_JAX = re.compile(r"(?i)\bjax\b|\bflax\b")
 _OF_TENSORFLOW = re.compile(r"(?i)\btensorflow\b|\bkeras\b")
 LEAST, MOST = 0.6, 0.99  # of the GPU's memory
@@ -109,7 +110,13 @@ def preallocated(facts: Facts) -> Iterator[Finding]:
     """JAX or TensorFlow holds the share that it takes in advance, and the text wonders why."""
     text = "\n".join(passages(facts))
     name = "JAX" if _OF_JAX.search(text) else "TensorFlow" if _OF_TENSORFLOW.search(text) else ""
-    if not name or "torch" in text or _FAILS.search(text) or not (_TAKES.search(text) and _ABOUT_MEMORY.search(text)):
+    if (
+        not name
+        or "torch" in text
+        or _KNOWN.search(text)
+        or _FAILS.search(text)
+        or not (_TAKES.search(text) and _ABOUT_MEMORY.search(text))
+    ):
         return
     for used, total in re.findall(r"\b(\d{3,6}) ?MiB */ *(\d{4,6}) ?MiB", text):
         if LEAST < int(used) / int(total) < MOST:
@@ -152,11 +159,16 @@ _CPUS = re.compile(
 _SPEEDS = re.compile(r"\b[\d.]+ ?(?:s/it|it/s|ms|s/step|samples/s|seconds?|minutes?)\b")
 
 
+_COMPARED = re.compile(
+    r"(?i)\bsame (?:script|code|program|model)\b|\b(?:other|second) (?:machine|server|pc|node)\b|\btimes (?:slower|longer)\b"
+)
+
+
 def one_thread(facts: Facts) -> Iterator[Finding]:
     """OMP_NUM_THREADS is 1 on a machine with many CPUs, without ranks, and the text complains of speed."""
     text = "\n".join(passages(facts))
     cpus = facts.shown.every_cpu or max((int(match["cpus"] or match["said"]) for match in _CPUS.finditer(text)), default=0)
-    compares = len(_SPEEDS.findall(text)) > 1
+    compares = len(_SPEEDS.findall(text)) > 1 and _COMPARED.search(text)
     if _ONE.search(text) and MANY <= cpus <= 512 and (is_slow(facts) or compares) and not _LAUNCHED.search(text):
         words = f"OMP_NUM_THREADS is 1, and the machine has {cpus} CPUs"
         yield ONE_THREAD.found(words, {"cpus": cpus}, confidence=Confidence.LIKELY)
@@ -178,13 +190,14 @@ _SEES = re.compile(
     """,
     re.VERBOSE,
 )
-_MOVED = re.compile(r"model\S*\.(?:to\(|cuda\()|device_map")
+_MOVED = re.compile(r"model\S*\.(?:to\(|cuda\(|cpu\()|device_map")
+_MISSES_GPU = re.compile(r"(?i)\bslow|\b0 ?%|\bnot us|\bn't us|\bidle\b|\bwhy\b|\binstead\b|\bonly (?:the )?cpu\b")
 
 
 def left_on_cpu(facts: Facts) -> Iterator[Finding]:
     """Python shows the model on the CPU, and that PyTorch sees a GPU."""
     text = "\n".join(passages(facts))
-    if _AT_CPU.search(text) and _SEES.search(text) and not _MOVED.search(text):
+    if _AT_CPU.search(text) and _SEES.search(text) and _MISSES_GPU.search(text) and not _MOVED.search(text):
         yield ON_CPU.found("the model's parameters are on the CPU, and PyTorch sees a GPU", {}, confidence=Confidence.LIKELY)
 
 
