@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
@@ -149,4 +150,39 @@ def too_many_loaders(facts: Facts) -> Iterator[Finding]:
         yield MANY_LOADERS.found(words, evidence, confidence=Confidence.LIKELY)
 
 
-RULES = (set_too_late, configured_for_one, too_many_loaders)
+_WANTS = re.compile(
+    r"""
+    \b(?:gpus|devices|num_gpus|n_gpu|tensor_parallel_size|nproc_per_node)\s?[=:]\s?(?P<wanted>[2-9]|1\d)\b
+    | --(?:gpus|devices|nproc[_-]per[_-]node|num[_-]gpus|tensor-parallel-size)[=\ ](?P<option>[2-9]|1\d)\b
+    """,
+    re.VERBOSE,
+)
+
+
+_ANYWHERE = re.compile(r"os\.environ\[[\"']CUDA_VISIBLE_DEVICES[\"']\] ?= ?[\"'](?P<devices>[\d, ]+)[\"']")
+
+
+def fewer_in_code(facts: Facts) -> Iterator[Finding]:
+    """The code lets the process see fewer GPUs than the same text asks for, and they are missed."""
+    for text in passages(facts):
+        found, wants = _ANYWHERE.search(text), _WANTS.search(text)
+        named = [one for one in (found["devices"].split(",") if found else []) if one.strip()]
+        is_missed = _SAME.search(text) or _WRONG_GPU.search(_SET.sub("", text))
+        if not (found and wants and named and is_missed):
+            continue
+        wanted = int(wants["wanted"] or wants["option"])
+        if len(named) < wanted:
+            value = ",".join(one.strip() for one in named)
+            words = f"the code sets CUDA_VISIBLE_DEVICES to {value!r}, and {wanted} GPUs are requested"
+            evidence = {"CUDA_VISIBLE_DEVICES": value, "wanted": wanted}
+            problem = replace(facts.problems["cuda-visible-devices-hides-requested-gpu"], fixes=IN_THE_CODE)
+            yield problem.found(words, evidence, confidence=Confidence.LIKELY)
+            return
+
+
+_SAME = re.compile(r"(?i)\bsame GPU\b|\bone GPU\b|\bonly \d of\b")
+IN_THE_CODE = (
+    Fix("In the program: delete the line that sets CUDA_VISIBLE_DEVICES, or name as many GPUs there as are requested"),
+    Fix("Show which GPUs there are", "nvidia-smi -L", kind="read"),
+)
+RULES = (fewer_in_code, set_too_late, configured_for_one, too_many_loaders)

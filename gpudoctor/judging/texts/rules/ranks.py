@@ -72,12 +72,15 @@ _ENDED = re.compile(r"NCCL WARN|NCCL error|out of memory|Init COMPLETE|init COMP
 _TRIED = re.compile(r"NCCL_P2P_DISABLE\s*[=:]\s*[\"']?1")
 
 
+_EXPLAINED = re.compile(r"\biommu=(?:on|force|1)\b|ReqRedir\+")
+
+
 def hanging_peers(facts: Facts) -> Iterator[Finding]:
     """One GPU works; several hang after NCCL or vLLM has set up peer-to-peer access, and NCCL reports no error."""
     text = "\n".join(passages(facts))
     if not (_BETWEEN.search(text) and _HANGS.search(text) and _ALONE.search(text)):
         return
-    if not (_LINKED.search(text) or _ENDED.search(text) or _TRIED.search(text)):
+    if not (_LINKED.search(text) or _EXPLAINED.search(text) or _ENDED.search(text) or _TRIED.search(text)):
         problem = facts.problems["nccl-p2p-hang-acs-iommu"]
         problem = replace(problem, title=TITLE, why=WHY, fixes=(WITHOUT, *problem.fixes))
         words = "one GPU works, and several hang once they use peer-to-peer access"

@@ -140,4 +140,17 @@ def julias_libraries(facts: Facts) -> Iterator[Finding]:
 
 
 FIRST_EQUAL = 12  # from this CUDA on cuBLAS has nearly the same numbers
-RULES = (with_sudo, as_service, julias_libraries)
+_RUN = re.compile(r"(?m)^[^\n]*\b(?:docker|podman) run (?P<options>[^\n]+)$")
+_GIVEN = re.compile(r"--gpus|--runtime|nvidia\.com/gpu|/dev/nvidia|--privileged|--device")
+
+
+def container_on_cpu(facts: Facts) -> Iterator[Finding]:
+    """Ollama computes on the CPU in a container that was started without GPUs, and nvidia-smi lists one."""
+    runs = [match["options"] for text in passages(facts) for match in _RUN.finditer(text)]
+    is_bare = len(runs) == 1 and "ollama" in runs[0] and not _GIVEN.search(runs[0])
+    if facts.shown.ollama_on_cpu and is_bare and known(lambda: facts.nvml.count, 0):
+        words = "the container was started without --gpus, and its model is on the CPU"
+        yield facts.problems["container-no-gpus-flag"].found(words, {}, confidence=Confidence.LIKELY)
+
+
+RULES = (container_on_cpu, with_sudo, as_service, julias_libraries)

@@ -83,7 +83,23 @@ ON_CPU = Problem(
     ),
     references=("https://pytorch.org/docs/stable/notes/cuda.html",),
 )
-PROBLEMS = (PREALLOCATED, ONE_GPU, ONE_THREAD, ON_CPU)
+NO_DEVICE = Problem(
+    id="xgboost-trains-on-cpu",
+    title="XGBoost has CUDA, but its parameters choose the CPU",
+    why="A build with CUDA trains on the CPU unless the parameter device (before 2.0: tree_method gpu_hist) asks for the GPU.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix('In the parameters: add "device": "cuda" (XGBoost 2.0 and newer), or "tree_method": "gpu_hist" in older releases'),
+        Fix(
+            "Show the release and its build",
+            "python -c 'import xgboost; print(xgboost.__version__, xgboost.build_info())'",
+            kind="read",
+        ),
+    ),
+    references=("https://xgboost.readthedocs.io/en/stable/gpu/index.html",),
+)
+PROBLEMS = (PREALLOCATED, ONE_GPU, ONE_THREAD, ON_CPU, NO_DEVICE)
 
 _TAKES = re.compile(
     r"""
@@ -160,7 +176,10 @@ _SPEEDS = re.compile(r"\b[\d.]+ ?(?:s/it|it/s|ms|s/step|samples/s|seconds?|minut
 
 
 _COMPARED = re.compile(
-    r"(?i)\bsame (?:script|code|program|model)\b|\b(?:other|second) (?:machine|server|pc|node)\b|\btimes (?:slower|longer)\b"
+    r"""
+    \bsame\ (?:script|code|program|model)\b | \b(?:other|second)\ (?:machine|server|pc|node)\b | \btimes\ (?:slower|longer)\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 
 
@@ -191,7 +210,12 @@ _SEES = re.compile(
     re.VERBOSE,
 )
 _MOVED = re.compile(r"model\S*\.(?:to\(|cuda\(|cpu\()|device_map")
-_MISSES_GPU = re.compile(r"(?i)\bslow|\b0 ?%|\bnot us|\bn't us|\bidle\b|\bwhy\b|\binstead\b|\bonly (?:the )?cpu\b")
+_MISSES_GPU = re.compile(
+    r"""
+    \bslow | \b0\ ?% | \bnot\ us | \bn't\ us | \bidle\b | \bwhy\b | \binstead\b | \bonly\ (?:the\ )?cpu\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 
 
 def left_on_cpu(facts: Facts) -> Iterator[Finding]:
@@ -201,4 +225,17 @@ def left_on_cpu(facts: Facts) -> Iterator[Finding]:
         yield ON_CPU.found("the model's parameters are on the CPU, and PyTorch sees a GPU", {}, confidence=Confidence.LIKELY)
 
 
-RULES = (preallocated, ranks_on_one_gpu, one_thread, left_on_cpu)
+_BOOSTS = re.compile(r"\bxgb(?:oost)?\.(?:train|XGB\w+|cv)\(|\bXGB(?:Classifier|Regressor)\(")
+_ON_GPU = re.compile(r"gpu_hist|gpu_id|[\"']?device[\"']?\s*[:=]\s*[\"'](?:cuda|gpu)")
+_NOT_FASTER = re.compile(r"(?i)\bnot (?:any )?faster|\bslow|\b0 ?%|\bnot us|\bn't us|\bsame speed|\bidle\b")
+
+
+def boosts_on_cpu(facts: Facts) -> Iterator[Finding]:
+    """XGBoost's build has CUDA, its parameters name no GPU, and the text misses the speed."""
+    text = "\n".join(passages(facts))
+    has_cuda = _BOOSTS.search(text) and re.search(r"USE_CUDA['\"]\]?:?\s*\n?\s*True", text)
+    if has_cuda and not _ON_GPU.search(text) and _NOT_FASTER.search(text):
+        yield NO_DEVICE.found("the parameters of XGBoost name no GPU", {}, confidence=Confidence.LIKELY)
+
+
+RULES = (boosts_on_cpu, preallocated, ranks_on_one_gpu, one_thread, left_on_cpu)
