@@ -53,7 +53,7 @@ _FINE_SINCE = re.compile(
 # A wish, or a change to code, quotes what it is about.
 _WISH = re.compile(
     r"""
-    ^\W*(?:feat(?:ure)?|enhancement|rfe|proposal|rfc|idea)(?:\ requests?)?\b\W*[:\])(]
+    ^\W*(?:feat(?:ure)?|enhancement|rfe|proposal|rfc|idea)(?:\ requests?)?\b\W*(?:[\])(]|:\s)
     | ^\W*feature\ requests?\b
     | ·\ (?:pull\ request\ \#\d+\ ·\ )?merged\b | \bpull\ request\ \#\d+\b
     | ^\W*(?:fix|feat|docs?|chore|refactor|perf|tests?|ci|build)(?:\([\w./,-]+\))?!?:\ [a-z]

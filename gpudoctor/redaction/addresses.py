@@ -121,6 +121,7 @@ _NEVER_A_VERSION = re.compile(
     re.VERBOSE,
 )
 _LARGEST_MAJOR_VERSION = 20
+_METADATA_SERVICE = "169.254.169.254"  # of every cloud, the same for all of their machines
 _AFTER = 24
 _BEFORE = 40  # characters to search for words that announce an address or a version
 
@@ -192,6 +193,8 @@ class Addresses:
     def token(self, address: Address) -> str:
         if self._tokens.keeps("ip") or address.is_loopback or address.is_unspecified or address.is_multicast:
             return str(address)
+        if str(address) == _METADATA_SERVICE:
+            return _METADATA_SERVICE
         value, known = str(address), self._tokens.known("ip")
         if value not in known:
             subnet = self._subnet(address)

@@ -99,7 +99,6 @@ CAUSES: Mapping[str, tuple[str, ...]] = {
     "lxc-device-rules-missing": ("nvidia-uvm-missing", "cuda-init-failed", "container-without-uvm-node"),
     "no-cgroups-breaks-root-docker": ("wsl-nvml-blocked-by-os", "container-lost-gpu-access", "nvml-unknown-error"),
     "notebook-without-gpu": ("device-nodes-missing", "framework-sees-no-gpu", "no-driver-found"),
-    "nvcc-of-another-toolkit": ("nvcc-too-old-for-gpu",),
     "nvcc-of-another-toolkit": ("nvcc-too-old-for-gpu", "nvcc-dropped-gpu"),
     "nvidia-module-blacklisted": ("kernel-module-not-loaded",),
     "nvidia-runtime-elsewhere": (
@@ -127,6 +126,7 @@ CAUSES: Mapping[str, tuple[str, ...]] = {
         "cuda-library-not-found",
         "onnxruntime-cuda-ep-lib-missing",
         "jax-cuda-libraries-missing",
+    ),
     "service-without-shell-variables": ("tensorflow-cuda-libraries-missing", "cuda-library-not-found"),
     "sudo-drops-environment": (
         "program-raised-error",

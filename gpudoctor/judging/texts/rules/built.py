@@ -145,7 +145,8 @@ def built_without(facts: Facts) -> Iterator[Finding]:
             words = f"{program.name} was built without CUDA and computes on the CPU"
             title = f"{program.name} was built without CUDA"
             if program.name == "FFmpeg":
-                problem = replace(facts.problems["ffmpeg-built-without-nvidia"], fixes=(program.way,))
+                problem = facts.problems["ffmpeg-built-without-nvidia"]
+                problem = replace(problem, fixes=(*(fix for fix in problem.fixes if fix.verify), program.way))
             else:
                 problem = replace(facts.problems["program-built-without-cuda"], title=title, fixes=(program.way,))
             yield problem.found(words, {"program": program.name, "line": line[:80]}, confidence=Confidence.LIKELY)
