@@ -60,7 +60,7 @@ BOOT_SCRIPT = Problem(
             kind="restart",
             needs=("root",),
         ),
-        Fix("Check whether the metadata service answers", "curl -sS -m 5 http://169.254.169.254/latest/meta-data/instance-type"),
+        Fix("Check whether the metadata service answers", "curl -sS -m 5 http://169.254.169.254/"),
         Fix("Allow the metadata service (IMDSv2, a hop limit of 2) in the launch template, or use a newer release of the image"),
     ),
     references=("https://github.com/awslabs/amazon-eks-ami/issues/1748",),
