@@ -168,7 +168,6 @@ CHECK = Check(
         *(*inside.PROBLEMS, *cluster_setup.PROBLEMS, *configured.PROBLEMS, *versions_used.PROBLEMS, *guests.PROBLEMS),
         *(*effective.PROBLEMS, *picked.PROBLEMS, *apart.PROBLEMS, *assigned.PROBLEMS, *daemons.PROBLEMS),
         *(*unused.PROBLEMS, *modes.PROBLEMS, *kept.PROBLEMS),
-        *(*architectures.PROBLEMS, *in_code.PROBLEMS, *tested.PROBLEMS),
         *(*architectures.PROBLEMS, *in_code.PROBLEMS, *tested.PROBLEMS, *surroundings.PROBLEMS),
         *workloads.PROBLEMS,
     ),

@@ -47,7 +47,9 @@ EXPORTED = Problem(
             "nvidia-smi -L",
             kind="manual",
         ),
-        Fix("Import the image with its settings, instead of docker export", "enroot import dockerd://<image>", kind="manual"),
+        Fix(
+            "Import the image from Docker by enroot import, which keeps its settings, instead of docker export", "", kind="manual"
+        ),
     ),
     references=("https://github.com/NVIDIA/pyxis/issues/96",),
 )
