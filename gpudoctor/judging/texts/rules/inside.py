@@ -47,9 +47,7 @@ EXPORTED = Problem(
             "nvidia-smi -L",
             kind="manual",
         ),
-        Fix(
-            "Import the image from Docker by enroot import, which keeps its settings, instead of docker export", "", kind="manual"
-        ),
+        Fix("Import the image with enroot import, which keeps its settings, instead of docker export", "", kind="manual"),
     ),
     references=("https://github.com/NVIDIA/pyxis/issues/96",),
 )
