@@ -18,6 +18,7 @@ _OF_PROGRAM = re.compile(
     """,
     re.VERBOSE,
 )
+_OF_EAST = re.compile(r"[一-鿿぀-ヿ]{3}|[а-яё]{3,}\ [а-яё]{2,}")  # words of people who write no Latin
 _HEADING = re.compile(r"^\s*(?:\#|\*\*|=)")
 _QUOTES = re.compile(r"\"[^\"]*\"|`[^`]+`|“[^”]*”|„[^“”]*[“”]|«[^»]*»|「[^」]*」")
 
@@ -130,6 +131,3 @@ def sentences(lines: Lines) -> Iterator[str]:
         plain = _QUOTES.sub('""', line)
         if len(_WORD.findall(plain)) >= LEAST_WORDS or _OF_EAST.search(plain):
             yield plain
-
-
-_OF_EAST = re.compile(r"[一-鿿぀-ヿ]{3}|[а-яё]{3,}\ [а-яё]{2,}")

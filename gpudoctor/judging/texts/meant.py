@@ -18,18 +18,13 @@ WITHOUT_GPU = frozenset(
         *("k8s-device-plugin-no-nvml", "nvml-library-missing", "kernel-module-not-loaded", "batch-job-without-gpu"),
         *("tensorflow-cpu-only", "tensorflow-sees-no-gpu", "jax-sees-no-gpu", "jax-set-to-cpu", "image-built-for-cpu"),
         *("loader-pins-without-gpu", "onnxruntime-session-without-gpu", "job-uses-no-gpu", "notebook-without-gpu"),
-        *(
-            "cuda-init-failed",
-            "program-built-without-cuda",
-            "faiss-without-gpu",
-            "container-driver-libraries-not-found",
-            "no-nvidia-gpu",
-        ),
-        *("cuda-driver-library-missing", "ollama-lacks-cuda-backend", "model-layers-on-cpu", "build-sees-no-gpu"),
-        *("tensorflow-cuda-libraries-missing", "cuda-no-device", "nvidia-visible-devices-void", "bitsandbytes-cpu-lib"),
-        *("ffmpeg-built-without-nvidia", "cuda-toolkit-missing", "triton-sees-no-driver", "slurm-gres-unavailable"),
-        *("container-driver-unknown-error", "container-host-driver-not-loaded", "container-cli-libnvidia-ml-missing"),
-        *("container-driver-libraries-missing", "nvidia-container-cli-missing", "cudnn-not-found", "cupti-not-loadable"),
+        *("cuda-init-failed", "program-built-without-cuda", "faiss-without-gpu", "container-driver-libraries-not-found"),
+        *("no-nvidia-gpu", "cuda-driver-library-missing", "ollama-lacks-cuda-backend", "model-layers-on-cpu"),
+        *("build-sees-no-gpu", "tensorflow-cuda-libraries-missing", "cuda-no-device", "nvidia-visible-devices-void"),
+        *("bitsandbytes-cpu-lib", "ffmpeg-built-without-nvidia", "cuda-toolkit-missing", "triton-sees-no-driver"),
+        *("slurm-gres-unavailable", "container-driver-unknown-error", "container-host-driver-not-loaded"),
+        *("container-cli-libnvidia-ml-missing", "container-driver-libraries-missing", "nvidia-container-cli-missing"),
+        *("cudnn-not-found", "cupti-not-loadable"),
     )
 )
 """What is as it should be on a machine, or in a process, that has no GPU on purpose."""

@@ -18,7 +18,7 @@ from gpudoctor.judging.texts.blocked import by_firewall
 from gpudoctor.judging.texts.causes import OF_MODULE
 from gpudoctor.judging.texts.forced import by_variable
 from gpudoctor.judging.texts.named import with_cause, with_ways_there
-from gpudoctor.judging.texts.rules.said import is_for_cpus, passages, with_ways_of_wsl
+from gpudoctor.judging.texts.rules.said import passages, with_ways_of_wsl
 from gpudoctor.model import Confidence, Finding
 
 ENOUGH_SHARED_MEMORY = 1 << 30  # bytes, free
@@ -43,17 +43,6 @@ _SOLVED = re.compile(
 )
 
 LIMITS = ("memlock-limited", "shm-too-small-for-dataloaders", "nccl-shm-no-space")
-WITHOUT_GPU = (
-    *("torch-cpu-only-wheel", "nvidia-smi-command-not-found", "no-driver-found", "framework-sees-no-gpu"),
-    *(
-        "container-no-gpus-flag",
-        "shm-too-small-for-dataloaders",
-        "jax-cpu-only",
-        "cuda-library-not-found",
-        "onnxruntime-cuda-ep-lib-missing",
-    ),
-)
-"""What is as it should be on a machine that has no GPU on purpose."""
 OF_NO_DRIVER = ("nvml-library-missing", "kernel-module-not-loaded", "no-driver-found", "nvidia-smi-command-not-found")
 
 
@@ -82,8 +71,6 @@ def _closer(finding: Finding, facts: Facts) -> Finding:
 
 def is_over(finding: Finding, facts: Facts) -> bool:
     """Whether the message is of an earlier time, by its quotes or the words around it, and the outputs show the opposite."""
-    if facts.texts.alone and finding.problem.id in WITHOUT_GPU and is_for_cpus(facts):
-        return True
     if facts.texts.alone and finding.problem.id in OF_NO_DRIVER and _are_reserved(facts):
         return True
     if not facts.texts.alone or not veto(finding.problem.id, facts):

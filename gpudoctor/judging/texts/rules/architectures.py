@@ -43,20 +43,20 @@ OTHER_CODE = Problem(
 MATLAB = Problem(
     id="matlab-older-than-gpu",
     title="This release of MATLAB is older than the GPU",
-    why="MATLAB contains its own CUDA, with code for the GPUs that existed then. A newer GPU is not used unless its code is "
-    "compiled when it is loaded, which takes long and is not supported for all functions.",
+    why="MATLAB contains its own CUDA, with code for the GPUs that existed then. A newer GPU is not used unless forward "
+    "compatibility is enabled. The driver then compiles that code for up to an hour, and results can be wrong.",
     action=Action.INSTALL,
     status=Status.WARN,
     fixes=(
         Fix("Install a release of MATLAB that supports this GPU"),
         Fix(
-            "Allow newer GPUs before MATLAB is started (inside of it: parallel.gpu.enableCUDAForwardCompatibility(true))",
+            "Only to try it, since results can be wrong: enable forward compatibility before MATLAB is started",
             "export MW_CUDA_FORWARD_COMPATIBILITY=1",
             where="shell",
             kind="set",
         ),
     ),
-    references=("https://www.mathworks.com/help/parallel-computing/gpu-computing-requirements.html",),
+    references=("https://www.mathworks.com/help/parallel-computing/parallel.gpu.enablecudaforwardcompatibility.html",),
 )
 PROBLEMS = (OTHER_CODE, MATLAB)
 
@@ -151,7 +151,7 @@ def _built_for(options: str) -> Iterable[str]:
     return [f"{kind}_{number}" for number in short[-1:] for kind in ("sm", "compute")]
 
 
-# https://www.mathworks.com/help/parallel-computing/run-mex-functions-containing-cuda-code.html
+# https://www.mathworks.com/help/parallel-computing/gpu-computing-requirements.html
 CUDA_OF_MATLAB = {
     "R2018a": (9, 0),
     "R2018b": (9, 1),
