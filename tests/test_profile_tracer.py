@@ -7,9 +7,7 @@ import os
 import sys
 import textwrap
 from dataclasses import dataclass
-from inspect import currentframe
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,8 +17,6 @@ from gpudoctor import checkup
 from gpudoctor.cli import main
 from gpudoctor.facts import Facts
 from gpudoctor.facts.job.traced import Traced
-from gpudoctor.worker.tracing.calls import Calls
-from gpudoctor.worker.tracing.sampler import Sampler
 
 FAKE = Path(__file__).parent / "stubs/torch_of_steps"
 BEGINNING = """
@@ -299,6 +295,7 @@ def test_a_real_program_on_the_processor(profile: Profile) -> None:
         for number in range(40):
             model(torch.randn(4, 8)).sum().backward()
             optimizer.step()
+            torch.nn.LazyLinear(2).to("cpu")  # its parameters refuse methods that are not torch's own
         print("done")
     """
     result = profile(script, "--warmup", "3", "--steps", "5", PYTHONPATH=str(Path(found.origin).parent.parent))
@@ -333,31 +330,6 @@ def test_steps_that_come_late_still_count(profile: Profile) -> None:
         "5",
     )
     assert profile.rank["steps"]["count"] == 5
-
-
-def test_calls_that_can_wait_are_followed_for_a_while_only() -> None:
-    class Base:
-        def item(self) -> int:
-            return 5
-
-        def __bool__(self) -> bool:
-            return True
-
-    class Tensor(Base):
-        pass
-
-    places = Sampler(0)
-    followed = Calls(SimpleNamespace(Tensor=Tensor), places)
-    before = dict(vars(Tensor))
-    followed.start()
-    tensor = Tensor()
-    assert (tensor.item(), bool(tensor)) == (5, True)
-    line = currentframe().f_lineno - 1  # type: ignore[union-attr]
-    followed.stop()
-    assert tensor.item() == 5
-    assert dict(vars(Tensor)) == before
-    assert [places.places[number][0][:2] for _, _, number in followed.found] == [(__file__, line)] * 2
-    assert all(start <= end for start, end, _ in followed.found)
 
 
 @pytest.mark.slow

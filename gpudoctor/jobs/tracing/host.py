@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ COMPILING = re.compile(
     """,
     re.VERBOSE,
 )
-CLOCKS_US, MOST_NESTED = 20.0, 8  # how far the profiler's clock may be off; calls within calls
+SAMPLED_LATE_US = 100.0
 WAITED_US = 10.0  # a wait that is shorter found nothing to wait for
 
 
@@ -158,14 +158,10 @@ def _around(rows: Rows) -> tuple[array[int], array[int]]:
 
 
 class Samples:
-    """The sampled stacks of the main thread, and the calls of methods that were followed. places: as the sampler wrote them."""
+    """The sampled stacks of the main thread. places: as the sampler wrote them."""
 
     def __init__(self, told: Mapping[str, Any], base_ns: int) -> None:
         samples, places = told.get("samples") or [], told.get("places") or []
-        calls = sorted(told.get("calls") or [])
-        self.starts = [(call[0] - base_ns) / 1000 for call in calls]
-        self.ends = [(call[1] - base_ns) / 1000 for call in calls]
-        self.called: list[int] = [call[2] for call in calls]
         self.times = [(sample[0] - base_ns) / 1000 for sample in samples]
         self.which = [sample[1] for sample in samples]
         self.places = places
@@ -173,14 +169,6 @@ class Samples:
     def during(self, start: float, end: float) -> list[int]:
         """The places seen in a time."""
         return self.which[bisect_left(self.times, start) : bisect_left(self.times, end)]
-
-    def caller(self, start: float, end: float) -> int:
-        """The place of the innermost followed call around a time, -1 if there is none."""
-        last = bisect_right(self.starts, start + CLOCKS_US) - 1
-        for number in range(last, max(-1, last - MOST_NESTED), -1):
-            if self.ends[number] >= end - CLOCKS_US:
-                return self.called[number]
-        return -1
 
     def line(self, place: int) -> dict[str, Any]:
         """{"file", "line", "function"} of the user, and where in a package that was, if it is another place."""
@@ -192,11 +180,15 @@ class Samples:
 
 
 def located(waits: Sequence[Wait], samples: Samples) -> None:
-    """Gives each wait the line that was sampled in it, or at least most often in waits of its kind."""
+    """Gives each wait the line that was sampled in it, or at least most often in waits of its kind.
+
+    A wait lets go of the interpreter's lock, and the sampler takes it: it may look when the wait is just over.
+    """
     seen: dict[tuple[str, str, str], Counter[int]] = {}
-    for wait in waits:
-        wait.place = samples.caller(wait.start, wait.end)
-        if wait.place < 0 and (places := samples.during(wait.start, wait.end)):
+    for number, wait in enumerate(waits):
+        until = waits[number + 1].start if number + 1 < len(waits) else float("inf")
+        places = samples.during(wait.start, max(wait.end, min(until, wait.end + SAMPLED_LATE_US)))
+        if places:
             wait.place = Counter(places).most_common(1)[0][0]
         if wait.place >= 0:
             seen.setdefault((wait.call, wait.operator, wait.copied), Counter())[wait.place] += 1

@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List
 
-from gpudoctor.worker.tracing import about, allocated, around, calls, kineto, sampler
+from gpudoctor.worker.tracing import about, allocated, around, kineto, sampler
 
 TICK_SECONDS = 0.02
 
@@ -15,8 +15,8 @@ TICK_SECONDS = 0.02
 class Recorded:
     """Started and stopped in the main thread.
 
-    in_detail: also with operators and their shapes, sampled stacks and the lines of calls that wait. All of that costs the
-    program some time. with_history: of torch's allocator.
+    in_detail: also with operators and their shapes, and with sampled stacks. All of that costs the program some time.
+    with_history: of torch's allocator.
     """
 
     def __init__(self, torch: Any, has_cuda: bool, in_detail: bool, tick: Callable[[], None], with_history: bool) -> None:
@@ -32,7 +32,6 @@ class Recorded:
         self.told: Dict[str, Any] = {}
         self._ticker = Ticker(tick)
         self._sampler = sampler.Sampler(threading.main_thread().ident or 0)
-        self._calls = calls.Calls(torch, self._sampler)
         self._history = allocated.History(torch, self._sampler.kind)
 
     def start(self) -> None:
@@ -42,14 +41,12 @@ class Recorded:
         self.began_ns = time.time_ns()
         self._ticker.start()
         if self.in_detail:
-            self._calls.start()
             self._sampler.start()
 
     def stop(self) -> None:
         self.stopped_ns = time.time_ns()
         self._ticker.stop()
         self._sampler.stop()
-        self._calls.stop()
         self.recording.stop()
 
     def describe(self, optimizer: Any) -> None:
@@ -76,7 +73,6 @@ class Recorded:
         return {
             "samples": self._sampler.samples,
             "places": self._sampler.places,
-            "calls": self._calls.found,
             "allocations": self._history.found,
         }
 
