@@ -56,9 +56,9 @@ EXPECTED: dict[str, dict[str, tuple[str, ...]]] = {
     "forgotten_device": {"watch": ("job-uses-no-gpu",), "profile": ("program-ignores-gpu",)},
     "fp32_training": {"watch": ("job-leaves-tensor-cores-idle",), "profile": ("matmul-in-full-fp32",)},
     "tf32_off": {"watch": ("job-leaves-tensor-cores-idle",), "profile": ("matmul-in-full-fp32",)},
-    "attention_fallback": {"watch": ("job-leaves-tensor-cores-idle", "job-memory-bound"), "profile": ("attention-not-fused",)},
+    "attention_fallback": {"watch": ("job-leaves-tensor-cores-idle", "job-memory-bound"), "profile": ("attention-in-fp32",)},
     "small_kernels": {"watch": ("job-small-kernels", *HOST), "profile": ("launch-bound",)},
-    "small_batches": {"watch": ("job-small-kernels", "job-memory-bound", *HOST), "profile": ("launch-bound",)},
+    "small_batches": {"watch": ("job-small-kernels", "job-memory-bound", *HOST)},
     "unfused_optimizer": {"watch": ("job-small-kernels", *HOST), "profile": ("launch-bound",)},
     "cudnn_benchmark": {"watch": HOST, "profile": ("cudnn-benchmark-with-changing-shapes",)},
     "recompilation": {"watch": HOST, "profile": ("compiles-in-steps",)},
@@ -117,27 +117,31 @@ def row(arguments: argparse.Namespace, program: str, expected: tuple[str, ...]) 
     began = time.monotonic()
     saved = arguments.keep / f"{program}-{arguments.command}.json" if arguments.keep else None
     options = [*arguments.options, "--save", str(saved)] if saved else arguments.options
-    found = problems(arguments.command, program, arguments.seconds, options)
+    found, has_failed = problems(arguments.command, program, arguments.seconds, options)
     is_twin = program.endswith("_mended")
-    is_right = not found if is_twin else bool(found) and found[0] in expected
+    is_right = not has_failed and (not found if is_twin else bool(found) and found[0] in expected)
     if saved and is_right:
         saved.unlink(missing_ok=True)
     told = {"program": program, "with": arguments.command, "problems": found, "is_right": is_right, "is_twin": is_twin}
-    return {**told, "seconds": round(time.monotonic() - began, 1)}
+    return {**told, **({"failed": True} if has_failed else {}), "seconds": round(time.monotonic() - began, 1)}
 
 
-def problems(command: str, program: str, seconds: float, options: list[str]) -> list[str]:
-    """The problems of the job, in the order of the report; [] also if there is no report."""
+def problems(command: str, program: str, seconds: float, options: list[str]) -> tuple[list[str], bool]:
+    """The problems of the job, in the order of the report, and whether there is no report or the profiled program failed."""
     run = [sys.executable, str(EXAMPLES / f"{program}.py"), "--seconds", str(seconds)]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "report.json"
         written = ["--format", "json", "-o", str(file), *options]
+        code = 0
         if command == "hang":
             of_hang(run, written, seconds)
         else:
-            finished([*DOCTOR, command, *written, "--", *run])
-        report = json.loads(file.read_text()) if file.exists() else {"diagnosis": []}
-    return [entry["problem"] for entry in report["diagnosis"] if is_of_job(entry["check"])]
+            code = finished([*DOCTOR, command, *written, "--", *run])
+        if not file.exists():
+            return [], True
+        report = json.loads(file.read_text())
+    found = [entry["problem"] for entry in report["diagnosis"] if is_of_job(entry["check"])]
+    return found, command == "profile" and code != 0
 
 
 def is_of_job(check: str) -> bool:
@@ -155,13 +159,14 @@ def of_hang(run: list[str], written: list[str], seconds: float) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def finished(command: list[str]) -> None:
-    """Runs it to its end, or for SLOWEST; then nothing that it started is left."""
+def finished(command: list[str]) -> int:
+    """The exit code of a command after its end, or after SLOWEST; then nothing that it started is left."""
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as process:
         try:
             process.wait(SLOWEST)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
+    return process.returncode
 
 
 if __name__ == "__main__":

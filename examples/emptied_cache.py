@@ -8,7 +8,7 @@ from loop import device, run
 
 if __name__ == "__main__":
     place = device()
-    values = torch.randn(2**22, device=place)
+    values = torch.randn(2**24 if place.type == "cuda" else 2**20, device=place)
 
     def step():
         for _ in range(8):

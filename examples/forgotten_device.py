@@ -7,8 +7,9 @@ import torch
 from loop import run
 
 if __name__ == "__main__":
+    torch.set_float32_matmul_precision("high")
     model = torch.nn.Linear(2048, 2048)
-    batch = torch.randn(512, 2048)
+    batch = torch.randn(2048, 2048)
 
     @torch.inference_mode()
     def step():

@@ -7,9 +7,10 @@ import torch
 from loop import device, run
 
 if __name__ == "__main__":
+    torch.set_float32_matmul_precision("high")
     place = device()
     model = torch.nn.Linear(2048, 2048).to(place)
-    batch = torch.randn(512, 2048, device=place)
+    batch = torch.randn(2048, 2048, device=place)
 
     @torch.inference_mode()
     def step():

@@ -10,7 +10,7 @@ from loop import device, run
 
 if __name__ == "__main__":
     place = device()
-    size = 512 if place.type == "cuda" else 64
+    size = 8192 if place.type == "cuda" else 64
     model = torch.nn.Linear(size, size).to(place)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
     scaler = torch.amp.GradScaler(place.type)

@@ -8,8 +8,9 @@ from loop import device, run
 
 if __name__ == "__main__":
     place = device()
-    weights = torch.randn(2048, 2048)
-    state = torch.randn(2048, 2048)
+    size = 4096 if place.type == "cuda" else 256
+    weights = torch.randn(size, size, dtype=torch.bfloat16)
+    state = torch.randn(size, size, dtype=torch.bfloat16)
 
     def step():
         global state

@@ -8,8 +8,9 @@ from loop import device, run
 
 if __name__ == "__main__":
     place = device()
-    weights = torch.randn(2048, 2048).to(place)
-    state = torch.randn(2048, 2048).to(place)
+    size = 4096 if place.type == "cuda" else 256
+    weights = torch.randn(size, size, dtype=torch.bfloat16).to(place)
+    state = torch.randn(size, size, dtype=torch.bfloat16).to(place)
 
     def step():
         global state

@@ -6,7 +6,7 @@ Problem: the DataLoader has no workers, so loading and training take turns.
 import zlib
 
 import torch
-from loop import device, run
+from loop import device, run, work
 from torch.utils.data import DataLoader, Dataset
 
 SAMPLE = zlib.compress(torch.arange(3 * 224 * 224, dtype=torch.int32).numpy().tobytes(), 6)
@@ -23,15 +23,11 @@ class Images(Dataset):
 
 if __name__ == "__main__":
     place = device()
-    model = torch.nn.Sequential(torch.nn.Conv2d(3, 64, 7, stride=4), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.LazyLinear(10))
-    model.to(place)(torch.zeros(1, 3, 224, 224, device=place))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
-    batches = iter(DataLoader(Images(), batch_size=64))
+    train = work(place, 40)
+    batches = iter(DataLoader(Images(), batch_size=64, pin_memory=place.type == "cuda"))
 
     def step():
-        images = next(batches).to(place)
-        optimizer.zero_grad()
-        model(images).square().mean().backward()
-        optimizer.step()
+        next(batches).to(place, non_blocking=True)
+        train()
 
     run(step, each=64)

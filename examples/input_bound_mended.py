@@ -7,7 +7,7 @@ import os
 import zlib
 
 import torch
-from loop import device, run
+from loop import device, run, work
 from torch.utils.data import DataLoader, Dataset
 
 SAMPLE = zlib.compress(torch.arange(3 * 224 * 224, dtype=torch.int32).numpy().tobytes(), 6)
@@ -24,17 +24,14 @@ class Images(Dataset):
 
 if __name__ == "__main__":
     place = device()
-    model = torch.nn.Sequential(torch.nn.Conv2d(3, 64, 7, stride=4), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.LazyLinear(10))
-    model.to(place)(torch.zeros(1, 3, 224, 224, device=place))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    train = work(place, 40)
     workers = len(os.sched_getaffinity(0))
     loader = DataLoader(Images(), batch_size=64, num_workers=workers, prefetch_factor=4, pin_memory=place.type == "cuda")
     batches = iter(loader)
 
     def step():
-        images = next(batches).to(place, non_blocking=True)
-        optimizer.zero_grad()
-        model(images).square().mean().backward()
-        optimizer.step()
+        next(batches).to(place, non_blocking=True)
+        train()
 
     run(step, each=64, warm_up=16)
+    del batches  # ends the loader and its workers before the interpreter ends

@@ -6,7 +6,7 @@ Problem: a launcher (taskset, Slurm without --cpus-per-task, a cgroup) pinned th
 import os
 
 import torch
-from loop import device, run
+from loop import device, run, work
 from torch.utils.data import DataLoader, Dataset
 
 ALLOWED = 1
@@ -24,9 +24,13 @@ if __name__ == "__main__":
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cores[:ALLOWED])
     place = device()
-    batches = iter(DataLoader(Heavy(), batch_size=32, num_workers=min(8, len(cores))))
+    train = work(place, 10)
+    workers, pin = min(8, len(cores)), place.type == "cuda"
+    batches = iter(DataLoader(Heavy(), batch_size=128, num_workers=workers, pin_memory=pin))
 
     def step():
-        next(batches).to(place).sum()
+        next(batches).to(place, non_blocking=True)
+        train()
 
-    run(step, each=32, warm_up=16)
+    run(step, each=128, warm_up=16)
+    del batches  # ends the loader and its workers before the interpreter ends

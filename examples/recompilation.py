@@ -4,12 +4,13 @@ Problem: seconds of compilation for milliseconds of work; after recompile_limit 
 """
 
 import torch
-from loop import device, run
+from loop import device, run, work
 
 if __name__ == "__main__":
     place = device()
     backend = "inductor" if place.type == "cuda" else "aot_eager"
     length = 100
+    train = work(place, 5)
 
     @torch.compile(backend=backend, dynamic=False)
     def normalise(values):
@@ -19,5 +20,6 @@ if __name__ == "__main__":
         global length
         length += 1
         normalise(torch.randn(64, length, device=place))
+        train()
 
     run(step, warm_up=1)

@@ -4,12 +4,13 @@ Problem: recompilation (recompilation.py). Padding to a few lengths is the other
 """
 
 import torch
-from loop import device, run
+from loop import device, run, work
 
 if __name__ == "__main__":
     place = device()
     backend = "inductor" if place.type == "cuda" else "aot_eager"
     length = 100
+    train = work(place, 5)
 
     @torch.compile(backend=backend)
     def normalise(values):
@@ -21,5 +22,6 @@ if __name__ == "__main__":
         values = torch.randn(64, length, device=place)
         torch._dynamo.mark_dynamic(values, 1)
         normalise(values)
+        train()
 
     run(step, warm_up=1)

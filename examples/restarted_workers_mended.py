@@ -4,17 +4,18 @@ Problem: restarted workers (restarted_workers.py).
 """
 
 import torch
-from loop import device, run
+from loop import device, run, work
 from torch.utils.data import DataLoader, TensorDataset
 
 if __name__ == "__main__":
     place = device()
-    data = TensorDataset(torch.randn(512, 1024))
-    model = torch.nn.Linear(1024, 1024).to(place)
-    loader = DataLoader(data, batch_size=64, num_workers=4, persistent_workers=True)
+    data = TensorDataset(torch.randn(2048, 1024))
+    train = work(place, 5)
+    loader = DataLoader(data, batch_size=64, num_workers=4, pin_memory=place.type == "cuda", persistent_workers=True)
 
     def epoch():
         for (batch,) in loader:
-            model(batch.to(place)).square().mean().backward()
+            batch.to(place, non_blocking=True)
+            train()
 
     run(epoch, warm_up=1)

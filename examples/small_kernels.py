@@ -8,7 +8,7 @@ from loop import device, run
 
 if __name__ == "__main__":
     place = device()
-    state = torch.randn(4096, device=place)
+    state = torch.randn(2**20, device=place)
 
     def chain():
         for _ in range(50):

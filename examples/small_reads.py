@@ -5,10 +5,11 @@ Problem: the GPU waits for the disk, although the disk could deliver many times 
 
 import os
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
-from loop import device, run
+from loop import device, run, work
 
 MIB = 64
 PIECE = 4 * 2**10
@@ -24,12 +25,19 @@ def read(path, piece):
 
 if __name__ == "__main__":
     place = device()
-    with tempfile.NamedTemporaryFile(dir=os.environ.get("EXAMPLES_DATA", ".")) as file:
+    train = work(place, 250)
+    with tempfile.NamedTemporaryFile(dir=os.environ.get("EXAMPLES_DATA", ".")) as file, ThreadPoolExecutor(1) as reader:
         file.write(os.urandom(MIB * 2**20))
         file.flush()
         os.fsync(file.fileno())
 
+        coming = reader.submit(read, Path(file.name), PIECE)
+
         def step():
-            torch.frombuffer(read(Path(file.name), PIECE), dtype=torch.uint8).to(place).sum()
+            global coming
+            data = torch.frombuffer(coming.result(), dtype=torch.uint8)
+            coming = reader.submit(read, Path(file.name), PIECE)
+            (data.pin_memory() if place.type == "cuda" else data).to(place, non_blocking=True)
+            train()
 
         run(step, each=MIB, warm_up=1)

@@ -10,8 +10,9 @@ ITERATIONS = 64
 
 if __name__ == "__main__":
     place = device()
-    matrix = torch.randn(2048, 2048, device=place)
-    vector = torch.randn(2048, device=place)
+    size = 8192 if place.type == "cuda" else 256
+    matrix = torch.randn(size, size, device=place)
+    vector = torch.randn(size, device=place)
 
     def step():
         global vector

@@ -4,12 +4,18 @@ Problem: the optimizer is bound by launches; the GPU is mostly idle during its s
 """
 
 import torch
-from loop import device, run
+from loop import device, run, work
 
 if __name__ == "__main__":
     place = device()
+    train = work(place, 5)
     parameters = [torch.nn.Parameter(torch.randn(256, 64, device=place)) for _ in range(300)]
     for parameter in parameters:
         parameter.grad = torch.randn_like(parameter)
     optimizer = torch.optim.Adam(parameters, foreach=False)
-    run(optimizer.step)
+
+    def step():
+        train()
+        optimizer.step()
+
+    run(step)

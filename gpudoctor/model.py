@@ -257,6 +257,12 @@ class Finding:
     def is_note(self) -> bool:
         return self.problem.status is Status.PASS
 
+    @property
+    def gain(self) -> float:
+        """The share of a job's time that a fix gives back at most; 0 for what is no matter of time."""
+        share, percent = self.evidence.get("saves_at_most"), self.evidence.get("time_given_back_percent")
+        return float(share or 0) or float(percent or 0) / 100
+
 
 @dataclass  # not frozen, which takes three times as long to make: a machine of eight GPUs has 700
 class Figure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from gpudoctor import fixes
 from gpudoctor.facts import Facts
@@ -170,10 +171,12 @@ def _entry(id: str, finding: Finding, explains: tuple[str, ...], here: fixes.Fix
     )
 
 
-def _rank(finding: Finding, explains: Sized, is_proved: bool, is_unsure: bool) -> tuple[bool, bool, bool, bool, int, int, bool]:
+def _rank(finding: Finding, explains: Sized, is_proved: bool, is_unsure: bool) -> tuple[Any, ...]:
     """What stops work comes first, then what does harm now, then what may do harm later; within each, what was proved by
-    experiment, then what the outputs of a text decide before a message with several possible causes, then what explains most."""
+    experiment, then what the outputs of a text decide before a message with several possible causes, then what explains most,
+    then what costs a job most time."""
     problem = finding.problem
     is_latent = problem.latent and not explains
     action = list(Action).index(problem.action)
-    return problem.status is not Status.FAIL, is_latent, not is_proved, is_unsure, -len(explains), -action, finding.gpu is None
+    size = -len(explains), -finding.gain, -action
+    return problem.status is not Status.FAIL, is_latent, not is_proved, is_unsure, size, finding.gpu is None

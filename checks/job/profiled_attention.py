@@ -7,12 +7,14 @@ slower and needs memory that grows with the square of the length.
 
 How it is judged
 PyTorch's operator for this fallback has its own name, aten::_scaled_dot_product_attention_math. It is a problem if attention
-takes 5 % of the time or more and the fallback was called. The time counts the forward pass only.
+takes 5 % of the time or more and the fallback was called. The time counts the forward pass only. A fused kernel for FP32 inputs
+is a problem from 15 % of the time on, on GPUs that have tensor cores for BF16 (Ampere and newer).
 
 Known exceptions
 Attention that a model writes itself, as matmul and softmax, cannot be distinguished from other products.
 
 References
+https://arxiv.org/abs/2407.08608 (kernels for FP16 and BF16 on Hopper)
 https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
 https://docs.pytorch.org/docs/stable/backends.html#torch.backends.cuda.SDPAParams
 """
@@ -26,7 +28,8 @@ from gpudoctor.facts.job.traced import Rank
 from gpudoctor.judging.jobs.traced_ranks import evidence, percent, where, worst
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
-LEAST = 0.05
+LEAST, LEAST_FP32 = 0.05, 0.15
+FASTER = 4.0  # at least: 27 times as fast on an H200, where the mask went as well
 MATH = "aten::_scaled_dot_product_attention_math"
 OUTER = ("aten::scaled_dot_product_attention", MATH)
 FUSED = ("flash", "efficient", "cudnn", "fused")
@@ -47,6 +50,28 @@ FALLBACK = Problem(
 )
 
 
+FULL_PRECISION = Problem(
+    id="attention-in-fp32",
+    title="Attention computes in FP32",
+    why="The fastest fused kernels (flash, cuDNN) take FP16 and BF16 only. For FP32 inputs there is only the memory-efficient "
+    "kernel, which hardly uses the tensor cores. Rotary embeddings or a norm outside autocast often leave queries in FP32.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix("Give scaled_dot_product_attention inputs in BF16: q, k, v = (x.to(torch.bfloat16) for x in (q, k, v))"),
+        Fix("Run the model under torch.autocast('cuda', dtype=torch.bfloat16), which casts the inputs of attention, too"),
+    ),
+    references=("https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html",),
+)
+
+
+def in_fp32(rank: Rank) -> float:
+    if rank.capability is not None and rank.capability < (8, 0):
+        return 0.0
+    rows = (row for row in rank.rows("kinds") if row["kind"] == "attention" and row["precision"] == "single")
+    return rank.of_window(sum(row["seconds"] for row in rows))
+
+
 def lost(rank: Rank) -> float:
     rows = {row["name"]: row for row in rank.rows("operators")}
     if MATH not in rows:
@@ -59,6 +84,10 @@ def names(rank: Rank) -> list[str]:
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
+    rank, share = worst(facts, in_fp32)
+    if share >= LEAST_FP32:
+        said = f"fused kernels for FP32 take {percent(share)} of the time{where(rank)}"
+        yield FULL_PRECISION.found(said, evidence(rank, share * (1 - 1 / FASTER), share_percent=round(100 * share, 1)))
     rank, share = worst(facts, lost)
     if not names(rank):
         raise Skip("no attention operator was seen")
@@ -81,6 +110,6 @@ def summary(facts: Facts) -> str:
 CHECK = Check(
     judge=judge,
     summary=summary,
-    problems=(FALLBACK,),
+    problems=(FALLBACK, FULL_PRECISION),
     tags=("performance",),
 )

@@ -7,12 +7,14 @@ operators can still leave the GPU without work.
 
 How it is judged
 gpudoctor profile records the gaps between the work on the GPU, and what the host did meanwhile. Gaps in which the host launched
-work or ran Python are a problem from 25 % of the time on. If more than half of the kernels run less than 10 µs, the launches
-are the cause, else the program's own Python; the lines on which it was seen most are named.
+work or ran other code are a problem from 25 % of the time on. If they are at most 50 µs for each launch, and more than half of
+the kernels run less than 10 µs, the launches are the cause, else the program's own code; the lines on which it was seen most are
+named.
 
 Known exceptions
 The profiler itself makes each operator slower. Where steps without it are known, the idle time is reduced to what they leave.
-Work that is launched as CUDA graphs is not judged by the length of its kernels.
+Work that is launched as CUDA graphs is not judged by the length of its kernels. Launches that come late because the program waits
+for the GPU every few kernels are judged by profiled-waits.
 
 References
 https://docs.pytorch.org/docs/stable/torch.compiler_cudagraph_trees.html
@@ -26,7 +28,15 @@ from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.job.traced import Rank
-from gpudoctor.judging.jobs.traced_ranks import evidence, percent, where, worst
+from gpudoctor.judging.jobs.traced_ranks import (
+    between_launches,
+    evidence,
+    is_launching,
+    never_gets_ahead,
+    percent,
+    where,
+    worst,
+)
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
 
 LEAST = 0.25
@@ -54,10 +64,9 @@ LAUNCHES = Problem(
 )
 PYTHON = Problem(
     id="gpu-waits-for-python",
-    title="The GPU waits for the program's own Python code",
-    why="Between its operators the program computes on the host, and launches nothing meanwhile. The GPU finishes "
-    "what it has and is "
-    "idle.",
+    title="The GPU waits for the program's own code on the CPU",
+    why="Between its launches the program computes on the host, in Python or in operators on the CPU. The GPU finishes what it "
+    "has and is idle.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
@@ -70,7 +79,7 @@ PYTHON = Problem(
 
 
 def lost(rank: Rank) -> float:
-    return (rank.gap("launching") + rank.gap("python")) * rank.distortion
+    return 0.0 if never_gets_ahead(rank) else between_launches(rank)
 
 
 def lines(rank: Rank) -> list[str]:
@@ -84,7 +93,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
     rank, share = worst(facts, lost)
     if share < LEAST:
         return
-    mean, is_short = rank.mean_kernel_us, rank.short_share >= 0.5 or rank.gap("launching") > rank.gap("python")
+    mean = rank.mean_kernel_us
+    is_short = is_launching(rank) and (rank.short_share >= 0.5 or rank.gap("launching") > rank.gap("python"))
     found = evidence(
         rank,
         share,
@@ -99,7 +109,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     else:
         seen = f", most often at {lines(rank)[0]}" if lines(rank) else ""
         yield PYTHON.found(
-            f"the GPU is idle for {percent(share)} of the time while the host runs Python{where(rank)}{seen}", found
+            f"the GPU is idle for {percent(share)} of the time while the host runs other code{where(rank)}{seen}", found
         )
 
 

@@ -5,8 +5,9 @@ A program can run on the processor although a GPU is there: its tensors were nev
 then slow without an error.
 
 How it is judged
-gpudoctor profile recorded steps of an optimizer but no work on a GPU, on a machine that has one. If the GPU was used, this
-check shows where the time went: how long the GPU was busy, and what the host did while it was not.
+gpudoctor profile recorded steps of an optimizer but no work on a GPU, on a machine that has one; or the program imported torch,
+used the CPUs for at least 3 s, and never used CUDA. If the GPU was used, this check shows where the time went: how long the GPU
+was busy, and what the host did while it was not.
 
 Known exceptions
 Nothing is said about a program of which nothing was recorded.
@@ -19,6 +20,7 @@ https://docs.pytorch.org/docs/stable/profiler.html
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.job.traced import Rank
@@ -28,7 +30,7 @@ from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
 
 ON_CPU = Problem(
     id="program-ignores-gpu",
-    title="The program trains on the processor although there is a GPU",
+    title="The program computes on the processor although there is a GPU",
     why="Tensors and models stay on the processor until the program moves them. A model on the GPU is typically 10 to "
     "100 times as fast.",
     action=Action.FIX_CONFIG,
@@ -48,19 +50,26 @@ DOING = {
     "python": "in Python",
 }
 SHOWN, MOST_DISTORTION = 0.01, 0.9
+LEAST_CPU_SECONDS = 3.0
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
     traced = facts.job.traced
-    on_cpu = [rank for rank in traced.every_rank if rank.steps and not rank.kernel_count]
-    gpus = known(lambda: len(facts.nvml.gpus), 0)
-    if on_cpu and not any(rank.kernel_count for rank in traced.every_rank) and gpus:
-        steps, each = on_cpu[0].steps, on_cpu[0].step_ms or 0.0
-        said = f"{steps} steps of {each:.1f} ms ran without any work on a GPU; this machine has {gpus}"
-        python = known(lambda: facts.python.executable)
-        yield ON_CPU.found(said, {"steps": steps, **({"python": python} if python else {})})
+    cpu_seconds, visible = traced.unused or (0.0, 0)
+    gpus = known(lambda: len(facts.nvml.gpus), 0) or visible
+    has_worked = any(rank.kernel_count for rank in traced.every_rank)
+    on_cpu = [rank for rank in traced.every_rank if rank.steps]
+    if has_worked or not gpus or not (on_cpu or cpu_seconds >= LEAST_CPU_SECONDS):
+        _ = traced.ranks
         return
-    _ = traced.ranks
+    python = known(lambda: facts.python.executable)
+    found: dict[str, Any] = {"python": python} if python else {}
+    if on_cpu:
+        steps, each = on_cpu[0].steps, on_cpu[0].step_ms or 0.0
+        said, found["steps"] = f"{steps} steps of {each:.1f} ms ran without any work on a GPU", steps
+    else:
+        said, found["cpu_seconds"] = f"its threads computed for {cpu_seconds:.0f} s without any work on a GPU", cpu_seconds
+    yield ON_CPU.found(f"{said}; this machine has {gpus}", found)
 
 
 def summary(facts: Facts) -> str:

@@ -5,8 +5,10 @@ PyTorch launches work ahead of the GPU. A line that needs a value from the GPU (
 waits until the GPU has done everything before it. Then the GPU has nothing to do until the next work is launched.
 
 How it is judged
-gpudoctor profile records each call that waits, and how long the GPU was idle right after it. A call that is repeated in about
-every step is a problem if this costs 2 % of the time or more. Waits for copies to the GPU are judged by profiled-copies. The
+gpudoctor profile records each call that waits, and how long the GPU was idle right after it: at most as long as the host had
+waited, since a host that has more to do before its next launch would be late anyway. A call that is repeated in about
+every step is a problem if this costs 2 % of the time or more. A program that waits after every 20 kernels or fewer never gets
+ahead of the GPU: then the time between its launches counts, too. Waits for copies to the GPU are judged by profiled-copies. The
 line is the one on which the program's main thread was seen most often during these waits.
 
 Known exceptions
@@ -19,12 +21,22 @@ https://docs.pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.job.traced import Rank
-from gpudoctor.judging.jobs.traced_ranks import at, evidence, is_repeated, line, per_step, percent, where, worst
+from gpudoctor.judging.jobs.traced_ranks import (
+    at,
+    between_launches,
+    evidence,
+    line,
+    never_gets_ahead,
+    per_step,
+    percent,
+    waits,
+    where,
+    worst,
+)
 from gpudoctor.model import Action, Check, Confidence, Finding, Fix, Problem, Status
 
 LEAST = 0.02  # of the time
@@ -63,23 +75,19 @@ SYNCHRONISES = Problem(
 )
 
 
-def rows(rank: Rank) -> list[Mapping[str, Any]]:
-    """The waits that are repeated, without those for copies to the GPU."""
-    return [row for row in rank.rows("waits") if is_repeated(row["count"], rank) and "HtoD" not in (row.get("copied") or "")]
-
-
 def lost(rank: Rank) -> float:
-    return rank.of_window(sum(row["idle_s"] for row in rows(rank)))
+    after = rank.of_window(sum(row["idle_s"] for row in waits(rank)))
+    return after + (between_launches(rank) if never_gets_ahead(rank) else 0.0)
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
     rank, share = worst(facts, lost)
     if share < LEAST:
         return
-    most = rows(rank)[0]
+    most = waits(rank)[0]
     what = WORDS.get(most["operator"], most["operator"] or most["call"])
     said = f"{what}{at(line(most))} waits for the GPU {per_step(most['count'], rank)}{where(rank)}; the GPU is then idle for "
-    others = [f"{row['operator'] or row['call']}{at(line(row))}" for row in rows(rank)[1:5]]
+    others = [f"{row['operator'] or row['call']}{at(line(row))}" for row in waits(rank)[1:5]]
     found = evidence(rank, share, operator=most["operator"], call=most["call"], line=line(most), other_waits=others)
     confidence = Confidence.CONFIRMED if line(most) else Confidence.LIKELY
     yield SYNCHRONISES.found(f"{said}{percent(share)} of the time", found, confidence=confidence)
@@ -87,7 +95,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
 
 def summary(facts: Facts) -> str:
     rank, share = worst(facts, lost)
-    number = sum(row["count"] for row in rows(rank))
+    number = sum(row["count"] for row in waits(rank))
     return f"{number} repeated waits for the GPU cost {percent(share)} of the time" if number else "no step waits for the GPU"
 
 

@@ -56,6 +56,12 @@ class Traced(Guarded):
         return str(self._value.get("nothing") or "")
 
     @property
+    def unused(self) -> tuple[float, int] | None:
+        """Of a program that imports torch but never used CUDA: the seconds of its threads on CPUs, and the GPUs it could use."""
+        found = self._value.get("unused") or {}
+        return (float(found["cpu_s"]), int(found.get("gpus") or 0)) if "cpu_s" in found else None
+
+    @property
     def notes(self) -> tuple[str, ...]:
         return tuple(map(str, self._value.get("notes") or ()))
 

@@ -89,7 +89,7 @@ def seen(rows: Rows, until: float) -> Host:
             _count_call(host, rows, number, name, kinds, copied)
         elif name.startswith(LOADING):
             kinds["loading"].append(span)
-            host.loads += 1
+            host.loads += name.endswith("__next__")
         elif COMPILING.search(name):
             kinds["compiling"].append(span)
         if kind != MARK:

@@ -159,14 +159,14 @@ def _with(gaps: Intervals, calls: Intervals) -> Intervals:
 
 
 def after_waits(gaps: Intervals, all_waits: Sequence[hosts.Wait]) -> Intervals:
-    """The gaps that begin while the host waits for the GPU: it could not launch the next work in time."""
+    """The gaps that begin while the host waits for the GPU, as far as the wait delayed the next launch: by as long as it was."""
     found, place = [], 0
     waits = [wait for wait in all_waits if wait.end - wait.start >= hosts.WAITED_US]
     for gap in gaps:
         while place < len(waits) and waits[place].end < gap[0] - hosts.WAITED_US:
             place += 1
         if place < len(waits) and waits[place].start <= gap[0] and waits[place].end <= gap[1]:
-            found.append(gap)
+            found.append((gap[0], min(gap[1], gap[0] + waits[place].end - waits[place].start)))
     return found
 
 

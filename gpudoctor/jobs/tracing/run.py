@@ -33,7 +33,7 @@ NO_PYTHON = (
     f"for programs without torch, {INSTALL}"
 )
 NO_LIBRARY = "no Python of the command imported a library for CUDA (CuPy, Numba, JAX, cuda-python, PyCUDA, TensorFlow)"
-NO_CUDA = "the program imports torch but never used CUDA, and no optimizer made enough steps"
+NO_CUDA = "the program imports torch but never used CUDA"
 UNWRITTEN = "the profiler could not write all of its trace to {}: is there room, and no limit on the size of files?"
 CUT_OFF = "the program used CUDA but ended before the profiler could write: it was killed, or replaced itself by another program"
 
@@ -142,7 +142,9 @@ def _told(folder: Path, by_cupti: bool) -> dict[str, Any]:
     nothing = _nothing(found, ranks, notes, by_cupti)
     if nothing and any(folder.glob("*.part*")):
         nothing = UNWRITTEN.format(folder)
-    return {"ranks": ranks, "notes": list(dict.fromkeys(notes))[:20], "nothing": nothing}
+    unused = max((one for one in found if one.get("cpu_s")), key=lambda one: float(one["cpu_s"]), default={})
+    told = {"ranks": ranks, "notes": list(dict.fromkeys(notes))[:20], "nothing": nothing}
+    return {**told, "unused": {name: unused[name] for name in ("cpu_s", "gpus") if name in unused}} if unused else told
 
 
 def of_trace(trace: Path, about: Mapping[str, Any]) -> dict[str, Any]:

@@ -56,6 +56,30 @@ def per_step(count: int, rank: Rank) -> str:
     return f"{count / rank.steps:.0f} times in each step" if count / rank.steps >= 1.5 else "in each step"
 
 
+MOST_OF_A_LAUNCH_US = 50.0  # of the host, with the profiler: what takes longer is other work
+LEAST_AHEAD = 20  # kernels between two waits, for the host to get ahead of the GPU
+
+
+def between_launches(rank: Rank) -> float:
+    """The share of the time in which the GPU has nothing to do while the host launches work or runs other code."""
+    return (rank.gap("launching") + rank.gap("python")) * rank.distortion
+
+
+def is_launching(rank: Rank) -> bool:
+    """Whether that is short enough for each launch to be the launch itself."""
+    return between_launches(rank) * rank.window * 1e6 <= MOST_OF_A_LAUNCH_US * rank.count("launches")
+
+
+def waits(rank: Rank) -> list[Mapping[str, Any]]:
+    """The waits for the GPU that are repeated, without those for copies to the GPU."""
+    return [row for row in rank.rows("waits") if is_repeated(row["count"], rank) and "HtoD" not in (row.get("copied") or "")]
+
+
+def never_gets_ahead(rank: Rank) -> bool:
+    """Whether the program waits so often that its launches are always in time too late."""
+    return is_launching(rank) and sum(row["count"] for row in waits(rank)) * LEAST_AHEAD >= rank.kernel_count
+
+
 def is_repeated(count: int, rank: Rank) -> bool:
     """In about every step, or often if no steps are known."""
     return count >= 0.8 * rank.steps if rank.steps else count >= 10

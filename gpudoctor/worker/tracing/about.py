@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 import warnings
 from typing import Any, Callable, Dict, Iterator, List
 
@@ -35,6 +36,11 @@ def unwarned() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+def without_cuda(torch: Any) -> Dict[str, Any]:
+    """Of a process that never used CUDA, at its end: how long its threads computed, and how many GPUs it could have used."""
+    return readable({"cpu_s": time.process_time, "gpus": lambda: max(0, torch.cuda._device_count_nvml())})
 
 
 def settings(torch: Any) -> Dict[str, Any]:

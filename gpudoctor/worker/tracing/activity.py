@@ -16,7 +16,7 @@ import time
 from typing import Any, Dict, List
 
 from gpudoctor.worker.tracing import about
-from gpudoctor.worker.tracing.tracer import note
+from gpudoctor.worker.tracing.notes import note
 
 KINDS = ("CONCURRENT_KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "DRIVER")
 COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import os
 import sys
 import time
 from typing import Any, Dict, List, Optional
 
-from gpudoctor.worker.tracing import about, around, kineto
+from gpudoctor.worker.tracing import about, around, kineto, loading
+from gpudoctor.worker.tracing.notes import note, write
 from gpudoctor.worker.tracing.recorded import Recorded, Ticker
 
 IDLE, EARLY, BETWEEN, WINDOW, DETAIL, DONE = "idle", "early", "between", "window", "detail", "done"
 RECORDING = (EARLY, WINDOW, DETAIL)
-EARLY_SECONDS = 3.0  # without a step, the program is taken for one that has none
+EARLY_SECONDS = 3.0  # without a step, the program is taken for one that has none; less if it is to be recorded earlier
 LONGEST = 4  # times the wanted seconds, for steps that are long
 LEAST_STEPS = 3
 DETAIL_STEPS, DETAIL_SECONDS = 4, 1.0
@@ -38,18 +38,6 @@ def attach(torch: Any, settings: Dict[str, Any]) -> None:
         tracers[0].listen()
     except Exception as failure:
         note(settings, "the tracer could not be attached: %s: %s" % (type(failure).__name__, failure))
-
-
-def note(settings: Dict[str, Any], words: str) -> None:
-    with contextlib.suppress(Exception):
-        _write(os.path.join(settings["folder"], "note-%d.json" % os.getpid()), {"pid": os.getpid(), "note": words})
-
-
-def _write(path: str, value: Dict[str, Any]) -> None:
-    part = "%s.part-%d" % (path, os.getpid())
-    with open(part, "w") as file:
-        json.dump(value, file)
-    os.replace(part, path)
 
 
 class Tracer:
@@ -85,6 +73,7 @@ class Tracer:
         around.after_each_step(self._stepped)
         around.before_other_profilers(self.torch, self._yield)
         around.before_each_update(self.torch, self._updated)
+        loading.mark(self.torch, lambda: self.state in RECORDING)
         atexit.register(self._end)
         os.register_at_fork(after_in_child=self._forked)
 
@@ -135,7 +124,7 @@ class Tracer:
     def _tick(self) -> None:
         """In another thread, every few milliseconds while something is recorded."""
         seconds, by_steps = self._seconds(), LONGEST if self.began_steps else 1
-        if self.state == EARLY and seconds >= EARLY_SECONDS:
+        if self.state == EARLY and seconds >= min(EARLY_SECONDS, self.settings["after"] or EARLY_SECONDS):
             self._main.post(self._without_steps)
         elif self.state == WINDOW and seconds >= self.settings["seconds"] * by_steps:
             self._main.post(self._finish)
@@ -235,7 +224,7 @@ class Tracer:
         value.update(about.rank(), notes=self.notes, **self.saved)
         value.update(steps_ns=self.steps, began_steps=self.began_steps, ended_steps=self.ended_steps)
         value.update(about.readable({"steps_gpu_ms": self.clock.milliseconds}), after_steps=self.after_steps)
-        _write(os.path.join(self.settings["folder"], "about-%d.json" % self.pid), value)
+        write(os.path.join(self.settings["folder"], "about-%d.json" % self.pid), value)
 
     def _yield(self) -> None:
         if self.is_final or os.getpid() != self.pid:
@@ -272,7 +261,7 @@ class Tracer:
         self._main.close()  # else a window begins while the last one is written, and CUPTI records while the program is torn down
         has_crashed = hasattr(sys, "last_type") and about.rank().get("world_size", 1) > 1
         self._waiting.stop()
-        if os.getpid() != self.pid or self.state == IDLE or (has_crashed and self.state in RECORDING):
+        if os.getpid() != self.pid or (has_crashed and self.state in RECORDING):
             return
         self.is_final = True
         try:
@@ -282,6 +271,8 @@ class Tracer:
         self.state = DONE
 
     def _finish_all(self) -> None:
+        if self.state == IDLE:
+            self.saved = about.without_cuda(self.torch)
         if self.state == EARLY:
             self._finish_early()
         if self.state == WINDOW:
