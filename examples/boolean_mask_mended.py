@@ -8,7 +8,7 @@ from loop import device, run
 
 if __name__ == "__main__":
     place = device()
-    values = torch.randn(64, 2**22 if place.type == "cuda" else 4096, device=place)
+    values = torch.randn(64, 2**23 if place.type == "cuda" else 4096, device=place)
 
     def step():
         for row in values:

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 if __name__ == "__main__":
     place = device()
-    data = TensorDataset(torch.randn(2048, 1024))
+    data = TensorDataset(torch.randn(512, 1024))
     train = work(place, 5)
     loader = DataLoader(data, batch_size=64, num_workers=4, pin_memory=place.type == "cuda")
 

@@ -8,15 +8,18 @@ import sys
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from waiting import until
 
 from gpudoctor import checkup
 from gpudoctor.cli import main
 from gpudoctor.facts import Facts
 from gpudoctor.facts.job.traced import Traced
+from gpudoctor.worker.tracing.around import MainThread
 
 FAKE = Path(__file__).parent / "stubs/torch_of_steps"
 BEGINNING = """
@@ -295,6 +298,8 @@ def test_a_real_program_on_the_processor(profile: Profile) -> None:
         for number in range(40):
             model(torch.randn(4, 8)).sum().backward()
             optimizer.step()
+            for batch in torch.utils.data.DataLoader([1]):
+                pass
             torch.nn.LazyLinear(2).to("cpu")  # its parameters refuse methods that are not torch's own
         print("done")
     """
@@ -303,6 +308,7 @@ def test_a_real_program_on_the_processor(profile: Profile) -> None:
     (rank,) = profile.traced.every_rank
     assert (rank.steps, rank.kernel_count) == (5, 0)
     assert any(row["name"] == "aten::addmm" and row["calls"] == 5 for row in rank.rows("operators"))
+    assert rank.count("loads") == 10  # one batch a step, and the end after it
     assert profile.traced.nothing == "the program used no GPU: its steps ran on the processor"
 
 
@@ -330,6 +336,23 @@ def test_steps_that_come_late_still_count(profile: Profile) -> None:
         "5",
     )
     assert profile.rank["steps"]["count"] == 5
+
+
+def test_what_runs_between_two_bytecodes_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dynamo would take the tracer's functions for parts of the program that it compiles at this moment."""
+    chosen: list[Any] = []
+
+    def choose(callback: Any) -> str:
+        chosen.append(callback)
+        return "the program's"
+
+    dynamo = SimpleNamespace(set_eval_frame=choose)
+    monkeypatch.setitem(sys.modules, "torch._dynamo.eval_frame", dynamo)
+    called: list[list[Any]] = []
+    main = MainThread(lambda failure: called.append([failure]))
+    main.post(lambda: called.append([*chosen]))
+    assert until(lambda: called)
+    assert (called, chosen) == ([[None]], [None, "the program's"])
 
 
 @pytest.mark.slow

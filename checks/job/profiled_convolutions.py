@@ -54,7 +54,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     most = max(rank.rows("shapes"), key=lambda row: row["shapes"])
     some = ", ".join(most["some"][:2])
     said = f"cudnn.benchmark is on, and a convolution saw {number:.0f} input shapes{where(rank)}, such as {some}"
-    yield TUNES.found(said, evidence(rank, 0.0, shapes=int(number)), confidence=Confidence.LIKELY)
+    yield TUNES.found(said, evidence(rank, rank.idle, shapes=int(number)), confidence=Confidence.LIKELY)
 
 
 def summary(facts: Facts) -> str:

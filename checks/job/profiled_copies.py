@@ -7,7 +7,8 @@ pinned memory runs at the full speed of the link, at the same time as kernels an
 How it is judged
 gpudoctor profile records each copy with the kind of its host memory. Copies from pageable memory are a problem if they are
 repeated in about every step and cost 3 % of the time or more: the time in which only they ran, and the time in which the GPU
-was idle after the host had waited for them.
+was idle after the host had waited for them. A program that waits for such a copy for every 20 kernels and copies or fewer never
+gets ahead of the GPU: then the time between its launches counts, too.
 
 Known exceptions
 Copies at the same time as kernels cost the GPU nothing and are not reported.
@@ -24,7 +25,19 @@ from typing import Any
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.job.traced import Rank
-from gpudoctor.judging.jobs.traced_ranks import at, evidence, is_repeated, line, per_step, percent, where, worst
+from gpudoctor.judging.jobs.traced_ranks import (
+    at,
+    between_launches,
+    evidence,
+    is_repeated,
+    line,
+    never_gets_ahead,
+    per_step,
+    percent,
+    waits_for_pageable,
+    where,
+    worst,
+)
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
 
 LEAST = 0.03
@@ -40,6 +53,7 @@ PAGEABLE = Problem(
     fixes=(
         Fix("Use DataLoader(…, pin_memory=True) and copy with batch.to(device, non_blocking=True)"),
         Fix("Use one host buffer again and again if there is no DataLoader: torch.empty(…, pin_memory=True)"),
+        Fix("Copy many small tensors as one: torch.stack(tensors) on the host, then .to(device)"),
         Fix("Keep what does not change between steps on the GPU"),
     ),
     references=("https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",),
@@ -52,14 +66,12 @@ def rows(rank: Rank) -> list[Mapping[str, Any]]:
     return [row for row in found if is_repeated(row["count"], rank)]
 
 
-def waits(rank: Rank) -> list[Mapping[str, Any]]:
-    return [row for row in rank.rows("waits") if "HtoD (Pageable" in (row.get("copied") or "")]
-
-
 def lost(rank: Rank) -> float:
     if not rows(rank):
         return 0.0
-    return rank.of_window(sum(row["exposed_s"] for row in rows(rank)) + sum(row["idle_s"] for row in waits(rank)))
+    waiting = waits_for_pageable(rank)
+    after = rank.of_window(sum(row["exposed_s"] for row in rows(rank)) + sum(row["idle_s"] for row in waiting))
+    return after + (between_launches(rank) if never_gets_ahead(rank, waiting) else 0.0)
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
@@ -69,10 +81,18 @@ def judge(facts: Facts) -> Iterator[Finding]:
     found = rows(rank)
     count, size = sum(row["count"] for row in found), sum(row["bytes"] for row in found)
     speed = size / max(1e-9, sum(row["seconds"] for row in found)) / 1e9
-    place = next(filter(None, map(line, waits(rank))), "")
+    place = next(filter(None, map(line, waits_for_pageable(rank))), "")
     said = f"pageable memory is copied to the GPU {per_step(count, rank)}{at(place)}{where(rank)} "
-    said += f"({size / count / MIB:.1f} MiB each, {speed:.1f} GB/s), which costs {percent(share)} of the time"
+    said += f"({of_size(size / count)} each, {speed:.1f} GB/s), which costs {percent(share)} of the time"
     yield PAGEABLE.found(said, evidence(rank, share, copies=count, mean_mib=round(size / count / MIB, 3), line=place))
+
+
+def of_size(size: float) -> str:
+    """
+    >>> of_size(256), of_size(3 << 20)
+    ('256 bytes', '3.0 MiB')
+    """
+    return f"{size / MIB:.1f} MiB" if size >= MIB / 10 else f"{size:.0f} bytes"
 
 
 def summary(facts: Facts) -> str:

@@ -14,7 +14,7 @@ named.
 Known exceptions
 The profiler itself makes each operator slower. Where steps without it are known, the idle time is reduced to what they leave.
 Work that is launched as CUDA graphs is not judged by the length of its kernels. Launches that come late because the program waits
-for the GPU every few kernels are judged by profiled-waits.
+for the GPU every few kernels are judged by profiled-waits and profiled-copies.
 
 References
 https://docs.pytorch.org/docs/stable/torch.compiler_cudagraph_trees.html
@@ -25,15 +25,19 @@ https://pytorch.org/blog/accelerating-pytorch-with-cuda-graphs/
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.job.traced import Rank
 from gpudoctor.judging.jobs.traced_ranks import (
+    CUDNN_SEARCH,
     between_launches,
     evidence,
     is_launching,
     never_gets_ahead,
     percent,
+    waits,
+    waits_for_pageable,
     where,
     worst,
 )
@@ -79,7 +83,7 @@ PYTHON = Problem(
 
 
 def lost(rank: Rank) -> float:
-    return 0.0 if never_gets_ahead(rank) else between_launches(rank)
+    return 0.0 if never_gets_ahead(rank, [*waits(rank), *waits_for_pageable(rank)]) else between_launches(rank)
 
 
 def lines(rank: Rank) -> list[str]:
@@ -108,9 +112,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
         yield LAUNCHES.found(f"{said}{percent(share)} of the time", found)
     else:
         seen = f", most often at {lines(rank)[0]}" if lines(rank) else ""
-        yield PYTHON.found(
-            f"the GPU is idle for {percent(share)} of the time while the host runs other code{where(rank)}{seen}", found
-        )
+        said = f"the GPU is idle for {percent(share)} of the time while the host runs other code{where(rank)}{seen}"
+        yield replace(PYTHON.found(said, found), because=CUDNN_SEARCH)
 
 
 def summary(facts: Facts) -> str:

@@ -19,10 +19,11 @@ https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.memory_stats.ht
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.job.traced import Rank
-from gpudoctor.judging.jobs.traced_ranks import evidence, is_repeated, percent, where, worst
+from gpudoctor.judging.jobs.traced_ranks import CUDNN_SEARCH, evidence, is_repeated, percent, where, worst
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
 
 LEAST = 0.02
@@ -65,10 +66,11 @@ def judge(facts: Facts) -> Iterator[Finding]:
         return
     said = f"{rank.driver_allocations} calls of cudaMalloc and cudaFree in the profiled steps{where(rank)}"
     said += f", {retries(rank)} of them retries because memory was full" if retries(rank) else ""
-    found = evidence(
+    measured = evidence(
         rank, share, calls=rank.driver_allocations, retries=retries(rank), reserved_gib=rank.gib("reserved_bytes.all.peak")
     )
-    yield RETRIES.found(f"{said}; the GPU is idle meanwhile for {percent(share)} of the time", found)
+    found = RETRIES.found(f"{said}; the GPU is idle meanwhile for {percent(share)} of the time", measured)
+    yield replace(found, because="" if retries(rank) else CUDNN_SEARCH)
 
 
 def summary(facts: Facts) -> str:

@@ -77,7 +77,7 @@ SYNCHRONISES = Problem(
 
 def lost(rank: Rank) -> float:
     after = rank.of_window(sum(row["idle_s"] for row in waits(rank)))
-    return after + (between_launches(rank) if never_gets_ahead(rank) else 0.0)
+    return after + (between_launches(rank) if never_gets_ahead(rank, waits(rank)) else 0.0)
 
 
 def judge(facts: Facts) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gpudoctor.facts import Facts
@@ -56,6 +56,8 @@ def per_step(count: int, rank: Rank) -> str:
     return f"{count / rank.steps:.0f} times in each step" if count / rank.steps >= 1.5 else "in each step"
 
 
+CUDNN_SEARCH = "cudnn-benchmark-with-changing-shapes"
+"""It works on the host and allocates, and explains both."""
 MOST_OF_A_LAUNCH_US = 50.0  # of the host, with the profiler: what takes longer is other work
 LEAST_AHEAD = 20  # kernels between two waits, for the host to get ahead of the GPU
 
@@ -67,7 +69,11 @@ def between_launches(rank: Rank) -> float:
 
 def is_launching(rank: Rank) -> bool:
     """Whether that is short enough for each launch to be the launch itself."""
-    return between_launches(rank) * rank.window * 1e6 <= MOST_OF_A_LAUNCH_US * rank.count("launches")
+    return between_launches(rank) * rank.window * 1e6 <= MOST_OF_A_LAUNCH_US * (rank.count("launches") + _copies(rank))
+
+
+def _copies(rank: Rank) -> int:
+    return sum(row["count"] for row in rank.rows("copies"))
 
 
 def waits(rank: Rank) -> list[Mapping[str, Any]]:
@@ -75,9 +81,14 @@ def waits(rank: Rank) -> list[Mapping[str, Any]]:
     return [row for row in rank.rows("waits") if is_repeated(row["count"], rank) and "HtoD" not in (row.get("copied") or "")]
 
 
-def never_gets_ahead(rank: Rank) -> bool:
-    """Whether the program waits so often that its launches are always in time too late."""
-    return is_launching(rank) and sum(row["count"] for row in waits(rank)) * LEAST_AHEAD >= rank.kernel_count
+def waits_for_pageable(rank: Rank) -> list[Mapping[str, Any]]:
+    """The waits for copies of pageable memory to the GPU."""
+    return [row for row in rank.rows("waits") if "HtoD (Pageable" in (row.get("copied") or "")]
+
+
+def never_gets_ahead(rank: Rank, found: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the program waits so often, in the waits that were found, that each launch comes too late."""
+    return is_launching(rank) and sum(row["count"] for row in found) * LEAST_AHEAD >= rank.kernel_count + _copies(rank)
 
 
 def is_repeated(count: int, rank: Rank) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import os
+import sys
 import threading
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Iterator
 
 MOST_OTHERS = 8
 PROFILERS = ("profile", "emit_nvtx", "emit_itt")
@@ -92,10 +94,26 @@ class MainThread:
         self._is_posted = False
         try:
             if os.getpid() == self._pid and not self._is_closed:
-                self._wanted()
+                with not_compiled():
+                    self._wanted()
         except Exception as failure:
             self._failed(failure)
         return 0
+
+
+@contextlib.contextmanager
+def not_compiled() -> Iterator[None]:
+    """In a program that torch.compile compiles at this moment, Dynamo would take what runs in here for a part of it."""
+    module = sys.modules.get("torch._dynamo.eval_frame")
+    choose = getattr(module, "set_eval_frame", None)
+    if choose is None:
+        yield
+        return
+    before = choose(None)
+    try:
+        yield
+    finally:
+        choose(before)
 
 
 class Followed:

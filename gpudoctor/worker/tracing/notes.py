@@ -1,4 +1,4 @@
-"""What the tracer writes beside its traces."""
+"""What the tracer writes in addition to its traces."""
 
 from __future__ import annotations
 
