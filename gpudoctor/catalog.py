@@ -157,9 +157,10 @@ def load(path: Path) -> Check:
 
 
 def found_by(check: Check) -> tuple[Problem, ...]:
-    """All problems that a check can find: in its code, and in the message tables that only it reads."""
+    """All problems that a check can find: in its code and what that loads, and in the message tables that only it reads."""
     messages = _messages()
-    return (*check.problems, *messages.problems(check.id).values()) if check.id in messages.IN_ORDER else check.problems
+    of_tables = messages.problems(check.id).values() if check.id in messages.IN_ORDER else ()
+    return (*check.problems, *check.more_problems(), *of_tables)
 
 
 @functools.cache

@@ -353,6 +353,7 @@ class Check:
     judge: Callable[[Any], Iterable[Finding]]
     summary: Callable[[Any], str]
     problems: tuple[Problem, ...] = ()
+    more_problems: Callable[[], tuple[Problem, ...]] = tuple  # of modules that are not loaded with the check
     needs: tuple[str, ...] = ()
     explained_by: tuple[str, ...] = ()
     after: tuple[str, ...] = ()

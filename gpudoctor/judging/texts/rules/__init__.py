@@ -4,109 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib import import_module
+from types import ModuleType
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.guarded import comparable
-from gpudoctor.judging.texts.rules import (
-    access,
-    apart,
-    applied,
-    architectures,
-    asked,
-    assigned,
-    batch,
-    built,
-    chosen,
-    cluster,
-    cluster_setup,
-    compared,
-    complained,
-    configured,
-    containers,
-    counts,
-    daemons,
-    desktops,
-    drawing,
-    driver,
-    effective,
-    engines,
-    environments,
-    fabric,
-    gpus,
-    guests,
-    hosts,
-    in_code,
-    inputs,
-    inside,
-    installed,
-    interpreters,
-    jobs,
-    kept,
-    kernels,
-    links,
-    loads,
-    misspelt,
-    modes,
-    networks,
-    node_offers,
-    node_pools,
-    nodes,
-    numbering,
-    peers,
-    picked,
-    places,
-    pod_shares,
-    pods,
-    python,
-    ranks,
-    rates,
-    releases,
-    scopes,
-    siblings,
-    starts,
-    supplies,
-    surroundings,
-    tested,
-    unused,
-    values,
-    versions_used,
-    virtual,
-    workloads,
-)
-from gpudoctor.model import Finding, Skip
+from gpudoctor.model import Finding, Problem, Skip
 
-RULES = (
-    *(*releases.RULES, *driver.RULES, *gpus.RULES, *python.RULES, *environments.RULES, *places.RULES, *loads.RULES),
-    *(*desktops.RULES, *kernels.RULES, *hosts.RULES, *inputs.RULES, *starts.RULES),
-    *(*node_offers.RULES, *node_pools.RULES, *pod_shares.RULES, *batch.RULES, *virtual.RULES, *inside.RULES),
-    *(
-        *cluster_setup.RULES,
-        *containers.RULES,
-        *cluster.RULES,
-        *pods.RULES,
-        *networks.RULES,
-        *nodes.RULES,
-        *jobs.RULES,
-        *fabric.RULES,
-    ),
-    *(*configured.RULES, *versions_used.RULES, *guests.RULES),
-    *(*access.RULES, *compared.RULES, *effective.RULES, *picked.RULES, *apart.RULES, *assigned.RULES, *daemons.RULES),
-    *(*asked.RULES, *scopes.RULES, *engines.RULES, *drawing.RULES, *siblings.RULES, *built.RULES),
-    *(*values.RULES, *links.RULES, *rates.RULES, *supplies.RULES, *unused.RULES, *modes.RULES, *kept.RULES),
-    *(*misspelt.RULES, *applied.RULES),
-    *(*numbering.RULES, *peers.RULES, *chosen.RULES, *installed.RULES, *counts.RULES),
-    *(*architectures.RULES, *interpreters.RULES, *in_code.RULES, *ranks.RULES, *tested.RULES),
-    *(*surroundings.RULES, *workloads.RULES),
-    *complained.RULES,
+IN_ORDER = (
+    "releases driver gpus python environments places loads desktops kernels hosts inputs starts node_offers node_pools "
+    "pod_shares batch virtual inside cluster_setup containers cluster pods networks nodes jobs fabric configured "
+    "versions_used guests access compared effective picked apart assigned daemons asked scopes engines drawing siblings "
+    "built values links rates supplies unused modes kept misspelt applied numbering peers chosen installed counts "
+    "architectures interpreters in_code ranks tested surroundings workloads complained"
 )
+"""Each module has RULES, and PROBLEMS if nothing else finds them. They are many, and loaded when the first text is judged."""
+
+
+def problems() -> tuple[Problem, ...]:
+    """Those that only these rules find."""
+    return tuple(problem for module in _modules() for problem in getattr(module, "PROBLEMS", ()))
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
     """A rule whose facts are not in the text finds nothing. What two rules find is said once, in the words of the first."""
     found: set[tuple[str, int | None]] = set()
-    for rule in RULES:
+    for rule in (rule for module in _modules() for rule in module.RULES):
         with suppress(Skip):
             for finding in comparable(rule(facts)):
                 if (key := (finding.problem.id, finding.gpu)) not in found:
                     found.add(key)
                     yield finding
+
+
+def _modules() -> Iterator[ModuleType]:
+    return (import_module(f"{__name__}.{name}") for name in IN_ORDER.split())
