@@ -6,7 +6,7 @@ import functools
 import importlib.util
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
@@ -172,19 +172,54 @@ def _messages() -> Any:
 
 
 Found = dict[str, tuple[Check, Problem]]
-_latest: list[tuple[dict[str, Check], Found]] = []
+
+
+class _Known:
+    """What the checks can find, by problem. Made when it is first asked."""
+
+    def __init__(self, checks: dict[str, Check]) -> None:
+        self.checks = checks
+
+    @functools.cached_property
+    def finders(self) -> dict[str, list[Check]]:
+        found: dict[str, list[Check]] = {}
+        for check in self.checks.values():
+            for problem in found_by(check):
+                found.setdefault(problem.id, []).append(check)
+        return found
+
+    @functools.cached_property
+    def problems(self) -> Found:
+        messages = _messages()
+        found = {problem.id: (check, problem) for check in reversed(self.checks.values()) for problem in found_by(check)}
+        teller = self.checks.get(messages.TEXTS)
+        return {id: (teller, problem) for id, problem in messages.problems().items()} | found if teller else found
+
+    @functools.cached_property
+    def by_id(self) -> dict[str, Problem]:
+        return {id: problem for id, (_, problem) in self.problems.items()}
+
+
+_latest: list[_Known] = []
+
+
+def _known() -> _Known:
+    every = checks()
+    if not _latest or _latest[0].checks is not every:
+        _latest[:] = [_Known(every)]
+    return _latest[0]
 
 
 def problems() -> Found:
     """Problem id -> the first check that finds it, and the problem. Problems found only in texts belong to the check of texts."""
-    every = checks()
-    if not _latest or _latest[0][0] is not every:
-        _latest[:] = [(every, _problems_of(every))]
-    return _latest[0][1]
+    return _known().problems
 
 
-def _problems_of(checks: dict[str, Check]) -> Found:
-    messages = _messages()
-    found = {problem.id: (check, problem) for check in reversed(checks.values()) for problem in found_by(check)}
-    teller = checks.get(messages.TEXTS)
-    return {id: (teller, problem) for id, problem in messages.problems().items()} | found if teller else found
+def problems_by_id() -> Mapping[str, Problem]:
+    """Problem id -> the problem."""
+    return _known().by_id
+
+
+def finders(problem: str) -> list[Check]:
+    """The checks that can find a problem, in their order."""
+    return _known().finders.get(problem, [])

@@ -29,7 +29,6 @@ from gpudoctor.model import (
     Figure,
     Finding,
     Measurements,
-    Problem,
     Recognised,
     Report,
     Result,
@@ -135,11 +134,11 @@ def _has_come_up(taken: Snapshot) -> bool:
 def read_in_vain(taken: Snapshot, checks: Checks) -> tuple[set[str], dict[str, Result]]:
     """The questions that these checks read although they were never asked (`PREFIX*`: all with a prefix), and the results."""
     unasked: set[str] = set()
-    return unasked, _diagnosed(Facts(taken, _problems, unasked.add), checks, run_check)[0]
+    return unasked, _diagnosed(Facts(taken, catalog.problems_by_id, unasked.add), checks, run_check)[0]
 
 
 def _judge(taken: Snapshot, checks: Checks, run: Run | None = None, read: Read = plainly) -> Report:
-    facts = Facts(taken, _problems)
+    facts = Facts(taken, catalog.problems_by_id)
     results, found = _diagnosed(facts, checks, run or run_check)
     entries = [*seen.added(found, checks, facts, taken)]
     return Report(
@@ -173,20 +172,9 @@ def _diagnosed(facts: Facts, checks: Checks, run: Run) -> tuple[dict[str, Result
             results[id], found = run(check, facts)
             findings[id] = tuple(_with_problems_of_checks(finding, checks) for finding in found)
             idle |= {id for finding in found if finding.without_gpus}
-    return results, roots.diagnosis(findings, results, facts, lambda: _finders(checks))
-
-
-def _problems() -> dict[str, Problem]:
-    return {id: problem for id, (_, problem) in catalog.problems().items()}
-
-
-def _finders(checks: Checks) -> dict[str, list[str]]:
-    """Problem id -> the checks that can find it."""
-    finders: dict[str, list[str]] = {}
-    for id, check in checks.items():
-        for problem in catalog.found_by(check):
-            finders.setdefault(problem.id, []).append(id)
-    return finders
+    return results, roots.diagnosis(
+        findings, results, facts, lambda id: [one.id for one in catalog.finders(id) if one.id in checks]
+    )
 
 
 def _blocker(check: Check, results: Mapping[str, Result], findings: Mapping[str, tuple[Finding, ...]]) -> str | None:

@@ -30,7 +30,7 @@ def explained_anything(report: Report) -> bool:
 
 def known(what: Sequence[str]) -> Iterable[str]:
     """The explanation of checks, problems, practices or a code; nothing for files and messages."""
-    from gpudoctor import codes
+    from gpudoctor import catalog, codes
     from gpudoctor.knowledge.practices import Practice
     from gpudoctor.report import explanation, practice
 
@@ -43,14 +43,14 @@ def known(what: Sequence[str]) -> Iterable[str]:
             return practice.lines(subject)
         if isinstance(subject, Check):
             return explanation.of_check(subject, machine)
-        return explanation.of_problem(_finders(subject), subject, machine)
+        return explanation.of_problem(catalog.finders(subject.id), subject, machine)
 
     return _apart(map(lines, _subjects(what)))
 
 
 def known_as_json(what: Sequence[str]) -> str:
     """Like `known`; "" for files and messages."""
-    from gpudoctor import codes
+    from gpudoctor import catalog, codes
     from gpudoctor.codes import as_json
     from gpudoctor.knowledge.practices import Practice
 
@@ -61,7 +61,7 @@ def known_as_json(what: Sequence[str]) -> str:
             return as_json.of_practice(subject)
         if isinstance(subject, Check):
             return as_json.of_check(subject)
-        return as_json.of_problem(_finders(subject), subject)
+        return as_json.of_problem(catalog.finders(subject.id), subject)
 
     found = list(map(entry, _subjects(what)))
     return as_json.render(found) if found else ""
@@ -78,7 +78,7 @@ def _subjects(what: Sequence[str]) -> list[Check | Problem | Practice | Code]:
     name = " ".join(what)
     ids = [word.strip().lower().replace("_", "-") for word in what]
     of_catalog: dict[str, Check | Problem] = {
-        **{id: problem for id, (_, problem) in catalog.problems().items()},
+        **catalog.problems_by_id(),
         **catalog.checks(),
     }
     named: dict[str, Check | Problem | Practice] = {**practices.names(), **of_catalog}
@@ -102,12 +102,6 @@ def _subjects(what: Sequence[str]) -> list[Check | Problem | Practice | Code]:
     return [*meant]
 
 
-def _finders(problem: Problem) -> list[Check]:
-    from gpudoctor import catalog
-
-    return [check for check in catalog.checks().values() if problem.id in _finds(check)]
-
-
 def here() -> Here:
     """What lines to paste depend on, read without a check: the distribution and the Python in use."""
     from gpudoctor.facts.system import FAMILIES, family_of, os_release
@@ -123,12 +117,6 @@ def here() -> Here:
     places = ("wsl2",) if "WSL_DISTRO_NAME" in os.environ else ("host", "container")
     conda = ("conda",) if os.environ.get("CONDA_PREFIX") else ()
     return Here((family if family in FAMILIES else "other", *places, *conda), python)
-
-
-def _finds(check: Check) -> set[str]:
-    from gpudoctor import catalog
-
-    return {problem.id for problem in catalog.found_by(check)}
 
 
 def mentioned(text: str) -> list[str]:

@@ -80,7 +80,7 @@ class Rules:
 def _marked(unfit: bool) -> set[str]:
     from gpudoctor import catalog
 
-    return {id for id, (_, problem) in catalog.problems().items() if problem.unfit is unfit}
+    return {id for id, problem in catalog.problems_by_id().items() if problem.unfit is unfit}
 
 
 def judged(taken: Snapshot, rules: Rules) -> Gate:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 from typing import Any, Literal
 
 from gpudoctor import filling
@@ -366,7 +367,7 @@ class Check:
     area: str = ""  # the folder's name, set by the catalog
     explanation: str = ""  # the file's docstring, set by the catalog
 
-    @property
+    @cached_property
     def groups(self) -> frozenset[str]:
         """The area and the tags: by any of them the check can be chosen together with others."""
         return frozenset((self.area, *self.tags))

@@ -14,8 +14,8 @@ from gpudoctor.model import Action, Confidence, Diagnosis, Finding, Result, Stat
 OF_TEXTS = "text-facts"
 """Its rules repeat in part what the checks of a machine find; these are surer."""
 OF_EXPERIMENTS = "experiments"
-Finders = Callable[[], Mapping[str, list[str]]]
-"""Problem id -> the checks that can find it; used only if words alone name a problem."""
+Finders = Callable[[str], list[str]]
+"""Of a problem: the checks that can find it; asked only if words alone name a problem."""
 
 
 def diagnosis(
@@ -34,17 +34,16 @@ def diagnosis(
     return tuple(entry for _, entry in sorted(entries, key=lambda ranked: ranked[0]))
 
 
-def _narrowed(finding: Finding, results: Mapping[str, Result], finders_of: Finders, facts: Facts) -> Finding:
+def _narrowed(finding: Finding, results: Mapping[str, Result], finders: Finders, facts: Facts) -> Finding:
     """Removes from a finding in texts the causes that a check on this machine has ruled out by passing.
 
     If that is the cause with which an unsure message leads, the next one that no check has ruled out takes its place.
     """
     if not finding.causes:
         return finding
-    finders = finders_of()
 
     def is_ruled_out(id: str) -> bool:
-        return bool(finders.get(id)) and all(results[check].status is Status.PASS for check in finders[id])
+        return bool(found := finders(id)) and all(results[check].status is Status.PASS for check in found)
 
     evidence = dict(finding.evidence)
     could_be = evidence.pop("could_be", [])
@@ -58,7 +57,7 @@ def _narrowed(finding: Finding, results: Mapping[str, Result], finders_of: Finde
         evidence["ruled_out"] = [finding.problem.id, *out]
         kept = {name: value for name, value in evidence.items() if value}
         return replace(finding, problem=facts.problems[following], evidence=kept)
-    evidence["not_seen_by"] = finders[finding.problem.id]
+    evidence["not_seen_by"] = finders(finding.problem.id)
     surest = finding.confidence is Confidence.CONFIRMED
     return replace(finding, evidence=evidence, confidence=Confidence.LIKELY if surest else finding.confidence)
 

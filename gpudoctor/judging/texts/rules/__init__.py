@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 
@@ -21,6 +22,7 @@ IN_ORDER = (
 """Each module has RULES, and PROBLEMS if nothing else finds them. They are many, and loaded when the first text is judged."""
 
 
+@cache
 def problems() -> tuple[Problem, ...]:
     """Those that only these rules find."""
     return tuple(problem for module in _modules() for problem in getattr(module, "PROBLEMS", ()))
@@ -37,5 +39,6 @@ def findings(facts: Facts) -> Iterator[Finding]:
                     yield finding
 
 
-def _modules() -> Iterator[ModuleType]:
-    return (import_module(f"{__name__}.{name}") for name in IN_ORDER.split())
+@cache
+def _modules() -> tuple[ModuleType, ...]:
+    return tuple(import_module(f"{__name__}.{name}") for name in IN_ORDER.split())
