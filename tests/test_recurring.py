@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from gpudoctor.facts.recurring import EACH, MOST_LINES, Recurring
 from gpudoctor.judging.texts.candidates import candidates
 
@@ -34,3 +36,20 @@ def test_messages_of_a_long_text_are_sought_only_where_their_literals_are() -> N
     short = {message.id for message, _ in candidates(passages[1:2])}
     assert short
     assert {message.id: list(places) for message, places in candidates(passages)} == {id: [1] for id in short}
+
+
+def test_names_in_ever_new_orders_are_routine_but_not_what_is_said_once() -> None:
+    chance = random.Random(4)
+    words = ["cache", "worker", "queue", "shard", "token", "lease", "batch", "topic"]
+    lines = [
+        (number, f"{chance.choice(words)} {chance.choice(words)} to {' '.join(chance.choices(words, k=5))}")
+        for number in range(3000)
+    ]
+    once = [(1000, "$ nvidia-smi"), (1001, "batch worker"), (1002, "No devices were found")]
+    read = Recurring([*lines[:1000], *once, *lines[1003:]]).thinned()
+    assert set(once) <= set(read)
+    assert {lines[0], lines[-1]} <= set(read)
+    assert len(read) < 150
+    routine = Recurring(lines)
+    assert routine.like({number for number, _ in routine.thinned()}) == set(range(3000))
+    assert routine.like({0}) == {0}

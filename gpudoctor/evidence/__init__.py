@@ -84,7 +84,7 @@ def _of(name: str, excerpt: Excerpt) -> dict[str, Reply]:
     listed = recurring.like(unread)
     lines = [(number, line) for number, line in ordered if number not in listed]
     answered = sessions.answered(lines)
-    quoted = recurring.like(only_quoted(read) | set(of_other_programs(lines)))
+    quoted = recurring.like(only_quoted(read) | _of_others(excerpt, lines))
     quoted.update(number for first, last in answered for number in range(first, last + 1))
     out = listed | quoted
     excerpt = replace(excerpt, lines={number: line for number, line in excerpt.lines.items() if number not in out})
@@ -108,6 +108,11 @@ def _of(name: str, excerpt: Excerpt) -> dict[str, Reply]:
     replies |= python_packages.joined(replies)
     text = {**excerpt.value(), "kinds": list(dict.fromkeys(kinds))}
     return {**replies, TEXT + name: Reply("ok", text)}
+
+
+def _of_others(excerpt: Excerpt, read: Sequence[tuple[int, str]]) -> set[int]:
+    """Lines of other programs, which are sought in the whole text if there are any."""
+    return set(of_other_programs(list(excerpt.lines.items()))) if any(of_other_programs(read)) else set()
 
 
 def _without(excerpt: Excerpt, spans: Sequence[tuple[int, int]]) -> Excerpt:
