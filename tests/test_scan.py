@@ -112,8 +112,9 @@ def test_log_full_of_messages_keeps_its_beginning_and_its_end() -> None:
     assert excerpt.left_out > count // 10
 
 
-def test_of_a_frequent_literal_the_last_places_are_found() -> None:
-    search = Search(("needle", "other"), [2, 5])
+def test_of_a_frequent_literal_the_last_places_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpudoctor.evidence.search.WORTH", FREQUENT)
+    search = Search(("needle", "other"), [2, 5], [FREQUENT, FREQUENT])
     chunk = b"a needle here\n" * FREQUENT + b"the other\n"
     ends = [14 * (FREQUENT - 2) + 2, 14 * (FREQUENT - 1) + 2]
     found = search.find(chunk)

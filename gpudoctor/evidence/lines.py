@@ -10,6 +10,7 @@ from gpudoctor.facts.texts import LINE_CHARACTERS, plain_line
 
 CHUNK_BYTES = 4 << 20
 BEFORE, AFTER = 2, 8  # lines to keep around a relevant line
+SURROUNDED = 200  # lines per anchor, at each end, around which others are kept
 KEPT_BYTES = 32 << 20
 
 
@@ -17,14 +18,13 @@ def chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Turns pieces of any size into chunks of whole lines of some MB; a longer line is cut."""
     kept = b""
     for block in _blocks(pieces):
-        chunk = kept + block
-        end = chunk.rfind(b"\n") + 1
-        if not end and len(chunk) < 2 * CHUNK_BYTES:
-            kept = chunk
+        end = block.rfind(b"\n") + 1
+        if not end and len(kept) + len(block) < 2 * CHUNK_BYTES:
+            kept += block
             continue
-        end = end or len(chunk)
-        yield chunk[:end]
-        kept = chunk[end:]
+        end = end or len(block)
+        yield b"".join((kept, memoryview(block)[:end]))
+        kept = block[end:]
     if kept:
         yield kept + b"\n"
 
@@ -67,7 +67,7 @@ def _cleaned(line: bytes | str) -> str:
 
 
 class Kept:
-    """The first and last lines with each anchor, with the lines around them. limits: lines per anchor, at each end."""
+    """The first and last lines with each anchor, with the lines around most of them. limits: lines per anchor, at each end."""
 
     def __init__(self, limits: Sequence[int]) -> None:
         self.limits = limits
@@ -145,8 +145,11 @@ class Kept:
             self.latest = {anchor: deque(latest, maxlen=self.limits[anchor]) for anchor, latest in self.latest.items()}
 
     def wanted(self) -> set[int]:
-        hits = set(chain.from_iterable((*self.firsts.values(), *self.latest.values())))
-        return {number for hit in hits for number in range(hit - BEFORE, hit + AFTER + 1)}
+        """The hits, with the lines around the first and the last of each anchor."""
+        with_others = set(chain.from_iterable(firsts[:SURROUNDED] for firsts in self.firsts.values()))
+        with_others.update(chain.from_iterable(list(latest)[-SURROUNDED:] for latest in self.latest.values()))
+        hits = chain.from_iterable((*self.firsts.values(), *self.latest.values()))
+        return {*hits, *(number for hit in with_others for number in range(hit - BEFORE, hit + AFTER + 1))}
 
     def kept(self) -> int:
         """The number of kept hits."""

@@ -7,6 +7,7 @@ The result does not depend on the pieces in which the text arrived.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from itertools import chain
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from gpudoctor.evidence.blocks import Blocks
 from gpudoctor.evidence.excerpt import Excerpt
 from gpudoctor.evidence.lines import Kept, chunks, clean
 from gpudoctor.evidence.reader import Reader
-from gpudoctor.evidence.search import Search
+from gpudoctor.evidence.search import FREQUENT, Search
 from gpudoctor.knowledge import messages
 from gpudoctor.knowledge.languages import in_english
 
@@ -41,8 +42,8 @@ def scan(beginning: bytes, rest: Iterable[bytes], readers: Sequence[Reader]) -> 
 
 class _Scanner:
     def __init__(self, readers: tuple[Reader, ...]) -> None:
-        texts, most = _columns(readers)
-        self.search = Search(texts, most)
+        texts, most, often = _columns(readers)
+        self.search = Search(texts, most, often)
         self.readers = readers
         self.blocks: dict[int, Blocks] = {}  # of the readers whose anchors were seen
         self.of_anchors = _of_anchors(readers)
@@ -54,9 +55,8 @@ class _Scanner:
 
     def run(self, pieces: Iterable[bytes]) -> Excerpt:
         whole = b""
-        for chunk in chunks(pieces):
-            chunk = in_english(chunk) if len(chunk) <= WHOLE_BYTES and not self.bytes else chunk
-            self._take(chunk)
+        for chunk, places in self._searched(pieces):
+            self._take(chunk, places)
             whole = whole + chunk if self.bytes <= WHOLE_BYTES else b""
         self._keep({})
         every = {number: text for number, line in enumerate(whole.split(b"\n"), 1) if (text := clean(line)).strip()}
@@ -70,8 +70,20 @@ class _Scanner:
             left_out=0 if every else self.hits - self.kept.kept(),
         )
 
-    def _take(self, chunk: bytes) -> None:
-        places, first = self.search.find(chunk), self.lines + 1
+    def _searched(self, pieces: Iterable[bytes]) -> Iterator[tuple[bytes, dict[int, list[int]]]]:
+        """The chunks of a text with the places of literals, which a thread seeks in one chunk while another is read."""
+        with ThreadPoolExecutor(1) as pool:
+            latest: tuple[bytes, Future[dict[int, list[int]]]] | None = None
+            for chunk in chunks(pieces):
+                chunk = in_english(chunk) if latest is None and len(chunk) <= WHOLE_BYTES else chunk
+                before, latest = latest, (chunk, pool.submit(self.search.find, chunk))
+                if before:
+                    yield before[0], before[1].result()
+            if latest:
+                yield latest[0], latest[1].result()
+
+    def _take(self, chunk: bytes, places: dict[int, list[int]]) -> None:
+        first = self.lines + 1
         self._keep(places)
         self.waiting = chunk, first, places
         own: dict[int, set[int]] = {place: set() for place, blocks in self.blocks.items() if blocks.open}
@@ -80,10 +92,11 @@ class _Scanner:
                 starts = set(_starts(chunk, found))
                 for place in readers:
                     own.setdefault(place, set()).update(starts)
+        numbers = dict(_numbered(chunk, first, sorted(set().union(*own.values()))))
         for place, lines in own.items():
             blocks = self.blocks.get(place) or self.blocks.setdefault(place, Blocks(self.readers[place]))
             if not blocks.is_done:
-                blocks.take(chunk, first, _numbered(chunk, first, sorted(lines)))
+                blocks.take(chunk, first, ((numbers[start], start) for start in sorted(lines)))
         self.hits += sum(map(len, places.values()))
         self.bytes += len(chunk)
         self.lines += chunk.count(b"\n")
@@ -108,11 +121,12 @@ def _starts(chunk: bytes, places: list[int]) -> Iterator[int]:
 
 
 def _numbered(chunk: bytes, number: int, starts: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """The start of each line, and its number. number: of the first line."""
     at = 0
     for start in starts:
         number += chunk.count(b"\n", at, start)
         at = start
-        yield number, start
+        yield start, number
 
 
 def _hits(chunk: bytes, number: int, chosen: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int, int]]:
@@ -132,10 +146,11 @@ def _of_anchors(readers: tuple[Reader, ...]) -> tuple[tuple[int, ...], ...]:
 
 
 @cache
-def _columns(readers: tuple[Reader, ...]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """The literals, and how many lines of each are kept, at each end."""
+def _columns(readers: tuple[Reader, ...]) -> tuple[tuple[str, ...], tuple[int, ...], tuple[int, ...]]:
+    """The literals, how many lines of each are kept, at each end, and how many in one chunk are more than enough."""
     anchors = _anchors(readers)
-    return tuple(anchor.text for anchor in anchors), tuple(anchor.most for anchor in anchors)
+    often = tuple(FREQUENT if anchor.readers else 2 * anchor.most for anchor in anchors)
+    return tuple(anchor.text for anchor in anchors), tuple(anchor.most for anchor in anchors), often
 
 
 @cache

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
 
 Lines = Sequence[tuple[int, str]]
 
@@ -58,8 +59,11 @@ class Recurring:
         if not self._groups:
             return self._lines
         read = {place for group in self._groups.values() for place in self._read(group) if place not in self._routine}
-        read.update(self._first_of_words(self._routine), self._first_of_words(reversed(self._routine)))
-        return [self._lines[place] for place in sorted(read)]
+        return [self._lines[place] for place in sorted(read | self._read_routine)]
+
+    @cached_property
+    def _read_routine(self) -> set[int]:
+        return {*self._first_of_words(self._routine), *self._first_of_words(reversed(self._routine))}
 
     def _first_of_words(self, routine: Iterable[int]) -> Iterator[int]:
         seen: Counter[str] = Counter()
@@ -75,8 +79,7 @@ class Recurring:
         Routine lines are one shape here.
         """
         found = set(numbers)
-        routine = {*self._first_of_words(self._routine), *self._first_of_words(reversed(self._routine))}
-        if routine and all(self._lines[place][0] in found for place in routine):
+        if self._routine and all(self._lines[place][0] in found for place in self._read_routine):
             found.update(self._lines[place][0] for place in self._routine)
         for group in self._groups.values():
             if len(group) > 2 * EACH and all(self._lines[place][0] in found for place in self._read(group)):
