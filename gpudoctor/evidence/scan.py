@@ -6,7 +6,8 @@ The result does not depend on the pieces in which the text arrived.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from itertools import chain
@@ -17,13 +18,14 @@ from gpudoctor.evidence.blocks import Blocks
 from gpudoctor.evidence.excerpt import Excerpt
 from gpudoctor.evidence.lines import Kept, chunks, clean
 from gpudoctor.evidence.reader import Reader
-from gpudoctor.evidence.search import FREQUENT, Search
+from gpudoctor.evidence.search import FREQUENT, Places, Search
 from gpudoctor.knowledge import messages
 from gpudoctor.knowledge.languages import in_english
 
 WHOLE_BYTES = 1 << 18
 MOST = 200  # lines with the same anchor, at the beginning and again at the end
 OF_KERNEL = 10  # times as many for lines of a kernel log
+AHEAD = 2  # chunks that are sought while one is read
 OF_READERS = 1000  # lines of one chunk where a block can begin, at each end
 
 
@@ -48,17 +50,17 @@ class _Scanner:
         self.blocks: dict[int, Blocks] = {}  # of the readers whose anchors were seen
         self.of_anchors = _of_anchors(readers)
         self.kept = Kept(most)
-        self.waiting: tuple[bytes, int, dict[int, list[int]]] | None = (
-            None  # a chunk whose lines are selected when the next one is known
-        )
         self.lines = self.bytes = self.hits = 0
 
     def run(self, pieces: Iterable[bytes]) -> Excerpt:
         whole = b""
-        for chunk, places in self._searched(pieces):
-            self._take(chunk, places)
+        searched = self._searched(pieces)
+        latest = next(searched, None)
+        while latest:
+            chunk, places = latest
+            latest = next(searched, None)
+            self._take(chunk, places, latest[1] if latest else {})
             whole = whole + chunk if self.bytes <= WHOLE_BYTES else b""
-        self._keep({})
         every = {number: text for number, line in enumerate(whole.split(b"\n"), 1) if (text := clean(line)).strip()}
         return Excerpt(
             lines={**every, **self.kept.shown()},
@@ -70,48 +72,47 @@ class _Scanner:
             left_out=0 if every else self.hits - self.kept.kept(),
         )
 
-    def _searched(self, pieces: Iterable[bytes]) -> Iterator[tuple[bytes, dict[int, list[int]]]]:
+    def _searched(self, pieces: Iterable[bytes]) -> Iterator[tuple[bytes, Places]]:
         """The chunks of a text with the places of literals, which a thread seeks in one chunk while another is read."""
         with ThreadPoolExecutor(1) as pool:
-            latest: tuple[bytes, Future[dict[int, list[int]]]] | None = None
-            for chunk in chunks(pieces):
-                chunk = in_english(chunk) if latest is None and len(chunk) <= WHOLE_BYTES else chunk
-                before, latest = latest, (chunk, pool.submit(self.search.find, chunk))
-                if before:
-                    yield before[0], before[1].result()
-            if latest:
-                yield latest[0], latest[1].result()
+            coming: deque[tuple[bytes, Future[Places]]] = deque()
+            for number, chunk in enumerate(chunks(pieces)):
+                chunk = chunk if number or len(chunk) > WHOLE_BYTES else in_english(chunk)
+                coming.append((chunk, pool.submit(self.search.find, chunk)))
+                if len(coming) > AHEAD:
+                    chunk, places = coming.popleft()
+                    yield chunk, places.result()
+            yield from ((chunk, places.result()) for chunk, places in coming)
 
-    def _take(self, chunk: bytes, places: dict[int, list[int]]) -> None:
+    def _take(self, chunk: bytes, places: Places, following: Places) -> None:
         first = self.lines + 1
-        self._keep(places)
-        self.waiting = chunk, first, places
         own: dict[int, set[int]] = {place: set() for place, blocks in self.blocks.items() if blocks.open}
         for index, found in places.items():
             if readers := self.of_anchors[index]:
                 starts = set(_starts(chunk, found))
                 for place in readers:
                     own.setdefault(place, set()).update(starts)
-        numbers = dict(_numbered(chunk, first, sorted(set().union(*own.values()))))
-        for place, lines in own.items():
-            blocks = self.blocks.get(place) or self.blocks.setdefault(place, Blocks(self.readers[place]))
+        chosen = [(chunk.rfind(b"\n", 0, place) + 1, place, index) for place, index in sorted(self._chosen(places, following))]
+        numbers = dict(_numbered(chunk, first, sorted({*(start for start, _, _ in chosen), *chain(*own.values()), len(chunk)})))
+        for reader, lines in own.items():
+            blocks = self.blocks.get(reader) or self.blocks.setdefault(reader, Blocks(self.readers[reader]))
             if not blocks.is_done:
                 blocks.take(chunk, first, ((numbers[start], start) for start in sorted(lines)))
+        self.kept.take(chunk, first, ((numbers[start], start, place, index) for start, place, index in chosen))
         self.hits += sum(map(len, places.values()))
         self.bytes += len(chunk)
-        self.lines += chunk.count(b"\n")
+        self.lines = numbers[len(chunk)] - 1
 
-    def _keep(self, following: Mapping[int, Sequence[int]]) -> None:
-        """Keeps lines of the waiting chunk: for an anchor in thousands of lines, the first and the last."""
-        if self.waiting is None:
-            return
-        chunk, first, places = self.waiting
-        chosen: list[tuple[int, int]] = []
+    def _chosen(self, places: Places, following: Places) -> Iterator[tuple[int, int]]:
+        """Each (place, literal) whose line is kept: for a literal in thousands of lines, the first and the last.
+
+        following: what the next chunk has.
+        """
         for index, found in places.items():
             most, room = self.kept.limits[index], self.kept.room(index)
-            kept = found[:room] + (found[room:][-most:] if len(following.get(index, ())) < most else [])
-            chosen += ((place, index) for place in kept)
-        self.kept.take(chunk, first, _hits(chunk, first, sorted(chosen)))
+            yield from ((place, index) for place in found[:room])
+            if len(following.get(index, ())) < most:
+                yield from ((place, index) for place in found[room:][-most:])
 
 
 def _starts(chunk: bytes, places: list[int]) -> Iterator[int]:
@@ -127,16 +128,6 @@ def _numbered(chunk: bytes, number: int, starts: Iterable[int]) -> Iterator[tupl
         number += chunk.count(b"\n", at, start)
         at = start
         yield start, number
-
-
-def _hits(chunk: bytes, number: int, chosen: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int, int]]:
-    """For each (place, anchor): the number of its line, the line's start, the place, and the anchor."""
-    at = 0
-    for place, index in chosen:
-        start = chunk.rfind(b"\n", at, place) + 1 or at
-        number += chunk.count(b"\n", at, start)
-        at = start
-        yield number, start, place, index
 
 
 @cache

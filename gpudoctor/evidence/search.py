@@ -7,9 +7,12 @@ from functools import lru_cache
 
 import ahocorasick_rs
 
+Places = dict[int, list[int]]
+"""Number of a literal -> where it is."""
+
 FREQUENT = 4000  # hits in one chunk
 MOST_FREQUENT = 40  # literals: each is sought by itself
-WORTH = 250_000  # hits, which take as long as a new search without their literals takes to build
+WORTH = 100_000  # hits, which take as long as a new search without their literals takes to build
 
 
 class Search:
@@ -25,9 +28,9 @@ class Search:
         self.frequent: tuple[int, ...] = ()
         self.needless = 0  # hits
 
-    def find(self, chunk: bytes) -> dict[int, list[int]]:
+    def find(self, chunk: bytes) -> Places:
         """The places of each literal that is in a chunk, in order; for a frequent literal the last `most`."""
-        places: dict[int, list[int]] = {}
+        places: Places = {}
         sought, machine = _machine(self.literals, self.frequent)
         for number, start, _ in machine.find_matches_as_indexes(chunk, overlapping=True):
             places.setdefault(sought[number], []).append(start)
