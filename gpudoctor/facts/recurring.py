@@ -58,8 +58,8 @@ class Recurring:
         """
         if not self._groups:
             return self._lines
-        read = {place for group in self._groups.values() for place in self._read(group) if place not in self._routine}
-        return [self._lines[place] for place in sorted(read | self._read_routine)]
+        read = {place for group in self._groups.values() for place in self._read(group)}
+        return [self._lines[place] for place in sorted((read - self._routine.keys()) | self._read_routine)]
 
     @cached_property
     def _read_routine(self) -> set[int]:
@@ -87,6 +87,9 @@ class Recurring:
         return found
 
     def _read(self, group: Sequence[int]) -> Iterator[int]:
+        if len(group) <= 2 * EACH:
+            yield from group
+            return
         yield from group[:EACH]
         codes = {tuple(_CODE.findall(self._lines[place][1])) for place in group[:EACH]}
         most = len(codes) + EACH
@@ -96,7 +99,7 @@ class Recurring:
             if (code := tuple(_CODE.findall(self._lines[place][1]))) not in codes:
                 codes.add(code)
                 yield place
-        yield from group[max(EACH, len(group) - EACH) :]
+        yield from group[-EACH:]
 
 
 def thinned(lines: Lines) -> Lines:
