@@ -11,7 +11,7 @@ from each import each
 from gpudoctor import catalog, codes
 from gpudoctor.cli import main
 from gpudoctor.errors import UserError
-from gpudoctor.knowledge import errors, rm, xids
+from gpudoctor.knowledge import errors, library_codes, rm, xids
 
 
 @each(
@@ -33,6 +33,9 @@ from gpudoctor.knowledge import errors, rm, xids
         ("nvidia-smi exited with 9", "nvidia-smi", 9),
         ("NCCL 2", "nccl", 2),
         ("cuDNN status 4", "cudnn", 4),
+        ("CUPTI error 35", "cupti", 35),
+        ("NPP status -1000", "npp", -1000),
+        ("NVENC 8", "nvenc", 8),
         ("exit code 137", "exit", 137),
         ("docker exit 125", "exit", 125),
         ("container exited with code 139", "exit", 139),
@@ -120,13 +123,14 @@ def every_code() -> list[codes.Code]:
         "cublas": "cublas",
         "exits": "exit",
     }
+    libraries = library_codes.table().rows()
     found = [codes.Code("xid", row.code) for row in xids.table().xids]
     found += [codes.Code("sxid", row.code) for row in xids.table().sxids]
     found += [codes.Code("rm", row.step or 0x24, status=row.status or 1, line=1) for row in rm.table().failures]
     found += [codes.Code("status", row.code) for row in rm.table().statuses]
     for name, rows in errors.table().rows().items():
         found += [codes.Code(of_errors[name], row.code) for row in rows]  # type: ignore[arg-type, attr-defined]
-    return found
+    return [*found, *(codes.Code(name, row.code) for name, rows in libraries.items() for row in rows)]  # type: ignore[arg-type, attr-defined]
 
 
 def test_every_code_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,49 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-Kind = Literal["xid", "sxid", "cuda", "nvml", "nvidia-smi", "rm", "status", "nccl", "cudnn", "cublas", "exit"]
+Kind = Literal[
+    "xid",
+    "sxid",
+    "cuda",
+    "nvml",
+    "nvidia-smi",
+    "rm",
+    "status",
+    "nccl",
+    "cudnn",
+    "cublas",
+    "exit",
+    "cupti",
+    "nvperf",
+    "cusolver",
+    "cusparse",
+    "cufft",
+    "curand",
+    "npp",
+    "nvjpeg",
+    "nvenc",
+    "nvrtc",
+    "nvjitlink",
+]
 
 _NUMBER = r"(?P<number>\d{1,6})"
 _IS = r"(?:\s*(?:error|err|code|result|status|return(?:ed|s)?|exit(?:ed|s)?|with|rc|number)\b)*\s*[-_:#=(]?\s*"
+_NAMES = {
+    "cupti": "cupti_(?:success|error)",
+    "nvperf": "nvpa_status_",
+    "cusolver": "cusolver_status_",
+    "cusparse": "cusparse_status_",
+    "cufft": "cufft_",
+    "curand": "curand_status_",
+    "npp": "npp_",
+    "nvjpeg": "nvjpeg_status_",
+    "nvenc": "nv_enc_(?:success|err)",
+    "nvrtc": "nvrtc_(?:success|error)",
+    "nvjitlink": "nvjitlink_(?:success|error)",
+}
+_SIGNED = _IS.replace("[-_", "[_")  # NPP's errors are negative
 _HEX = r"0x[0-9a-f]{1,8}"
 _FORMS: tuple[tuple[Kind, str], ...] = (
     ("xid", rf"(?:nvrm:?\s*)?xid{_IS}{_NUMBER}"),
@@ -36,6 +73,8 @@ _FORMS: tuple[tuple[Kind, str], ...] = (
     ("cudnn", r"(?P<name>cudnn_status_\w+)"),
     ("cublas", rf"cublas{_IS}{_NUMBER}"),
     ("cublas", r"(?P<name>cublas_status_\w+)"),
+    *((library, rf"{library}{_SIGNED}(?P<number>-?\d{{1,6}})") for library in get_args(Kind) if library in _NAMES),
+    *((library, rf"(?P<name>{_NAMES[library]}\w+)") for library in get_args(Kind) if library in _NAMES),
     ("exit", rf"(?:(?:docker|podman|container)(?: run)?\s*)?exit(?:ed|s)?(?: (?:with|code|status))*\s*[:#=(]?\s*{_NUMBER}\)?"),
 )
 # Codes that are recognisable in a sentence. "CUDA 12" is not a code.
@@ -43,7 +82,8 @@ _IN_A_SENTENCE = re.compile(
     r"""
     \bS?Xid[ :#=_-]*\d{1,6}\b
     | \b(?:CUDA|NVML)\ error[ :#=(]*\d{1,6}\b
-    | \b(?:CUDA_ERROR|NVML_ERROR|CUDNN_STATUS|CUBLAS_STATUS|NV_ERR)_\w+
+    | \b(?:CUDA_ERROR|NVML_ERROR|CUDNN_STATUS|CUBLAS_STATUS|NV_ERR|CUPTI_ERROR|NVPA_STATUS|CUSOLVER_STATUS|CUSPARSE_STATUS
+      |CURAND_STATUS|NVJPEG_STATUS|NV_ENC_ERR|NVRTC_ERROR|NVJITLINK_ERROR)_\w+
     | \bcudaError[A-Z]\w+
     | \bnccl[A-Z]\w+
     """,

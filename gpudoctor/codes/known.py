@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
+import msgspec
+
 from gpudoctor.codes.forms import Code, Kind, in_sentence, number_alone
 from gpudoctor.errors import UserError
-from gpudoctor.knowledge import errors, rm, xids
+from gpudoctor.knowledge import errors, library_codes, messages, rm, xids
+from gpudoctor.knowledge.tables import Table
 from gpudoctor.spelling import nearest
 
 NAMES = {
@@ -20,7 +23,19 @@ NAMES = {
     "cudnn": "cuDNN status",
     "cublas": "cuBLAS status",
     "exit": "exit code",
+    "cupti": "CUPTI result",
+    "nvperf": "NVPW status",
+    "cusolver": "cuSOLVER status",
+    "cusparse": "cuSPARSE status",
+    "cufft": "cuFFT result",
+    "curand": "cuRAND status",
+    "npp": "NPP status",
+    "nvjpeg": "nvJPEG status",
+    "nvenc": "NVENC status",
+    "nvrtc": "NVRTC result",
+    "nvjitlink": "nvJitLink result",
 }
+LIBRARIES = library_codes.LibraryTable.__struct_fields__
 SPOKEN: tuple[Kind, ...] = ("xid", "cuda", "nvml", "nvidia-smi", "nccl", "sxid", "exit")
 NEAREST = 2
 Named = TypeVar("Named")
@@ -82,6 +97,18 @@ def error(code: Code) -> errors.Error:
     return numbered(NAMES[code.kind], rows, code)
 
 
+def table_of(code: Code) -> Table:
+    return library_codes.table() if code.kind in LIBRARIES else errors.table()
+
+
+def diagnosed(row: errors.Error) -> errors.Error:
+    """A row that only names its code, with what the message of that name means."""
+    message = None if row.meaning else next((known for known in messages.messages() if known.regex.search(row.name)), None)
+    if message is None or "{" in message.words:
+        return row
+    return msgspec.structs.replace(row, meaning=f"{message.words[0].upper()}{message.words[1:]}.", problem=message.problem)
+
+
 def status(code: Code) -> rm.DriverStatus:
     rows = rm.table().statuses
     if code.number is None:
@@ -107,6 +134,9 @@ def numbered(name: str, rows: Sequence[Numbered], code: Code, form: str = "{}") 
 
 
 def _rows(code: Code) -> Sequence[errors.Error]:
+    if code.kind in LIBRARIES:
+        rows: tuple[errors.Error, ...] = getattr(library_codes.table(), code.kind)
+        return rows
     table = errors.table()
     return {
         "cuda": table.cuda,

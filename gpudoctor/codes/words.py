@@ -42,7 +42,7 @@ def lines(code: Code) -> Iterator[str]:
     elif code.kind == "status":
         yield from parts(*_status(known.status(code)))
     else:
-        yield from parts(*_error(code, known.error(code)))
+        yield from parts(*_error(code, known.diagnosed(known.error(code))))
 
 
 def _xid(row: xids.Xid) -> Iterator[Iterable[str]]:
@@ -139,7 +139,7 @@ def _error(code: Code, row: errors.Error) -> Iterator[Iterable[str]]:
     )
     yield _problem(row.problem, bool(row.causes))
     yield _others(row.causes, row.decide, "Other possible causes" if row.problem else "Possible causes")
-    yield _more(errors.table(), row, row.problem)
+    yield _more(known.table_of(code), row, row.problem)
 
 
 def _token(token: str) -> str:

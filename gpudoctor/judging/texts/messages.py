@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gpudoctor.facts.texts import Passage, Text
+from gpudoctor.judging.texts import coded
 from gpudoctor.judging.texts.candidates import candidates
 from gpudoctor.judging.texts.first_errors import first_error, last_error
 from gpudoctor.knowledge.messages import Message
@@ -44,6 +45,8 @@ def findings(texts: Iterable[Text], problems: Mapping[str, Problem]) -> Iterator
     named = _named(matches(texts))
     if not any(problems[id].status is Status.FAIL for id in named):
         named = {**_named(matches(text.unwrapped for text in texts)), **named}
+    if not any(problems[id].status is Status.FAIL for id in named):
+        named = {**_named(matches(coded.named(text) for text in texts)), **named}
     wrappers = {id for id, found in named.items() if all(match.message.wraps for match in found)}
     causes = {cause for id in wrappers for match in named[id] for cause in match.message.causes}
     told = [id for id, found in named.items() if id not in wrappers and not _is_clue(found)]
