@@ -21,6 +21,7 @@ from gpudoctor.judging.measured import shortfalls
 from gpudoctor.judging.measured.language_models import models
 from gpudoctor.judging.python import package_files, shadowing
 from gpudoctor.judging.texts.fitting import fitted, not_meant
+from gpudoctor.judging.texts.unexplained import is_unexplained
 from gpudoctor.knowledge.version import version as knowledge_version
 from gpudoctor.model import (
     REPORT_SCHEMA,
@@ -249,13 +250,12 @@ def _lost(facts: Facts) -> list[int]:
 
 
 def _overall(results: Iterable[Result], facts: Facts) -> Status:
-    """Skip for texts in which nothing was recognised: they show nothing, so nothing passed."""
+    """Skip for texts in which nothing was recognised, or nothing that explains what they report: nothing passed."""
     statuses = {result.status for result in results}
     if Status.FAIL in statuses:
         return Status.FAIL
-    recognised = any(text.kinds for text in facts.texts.all) or any(
-        finding.is_note for each in facts.found.values() for finding in each
-    )
+    noted = any(finding.is_note for each in facts.found.values() for finding in each)
+    recognised = noted or (any(text.kinds for text in facts.texts.all) and not is_unexplained(facts))
     if facts.texts.alone and not statuses & {Status.WARN, Status.ERROR} and not recognised:
         return Status.SKIP
     return Status.WARN if statuses & {Status.WARN, Status.ERROR} else Status.PASS

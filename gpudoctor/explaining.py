@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor.errors import UserError
-from gpudoctor.model import Check, Problem
+from gpudoctor.model import Check, Problem, Status
 from gpudoctor.spelling import is_typo, unknown
 
 _MOST_BLANK_BYTES = 4 << 20
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 def explained_anything(report: Report) -> bool:
-    return bool(report.diagnosis or report.notes) or any(text.kinds for text in report.evidence) or not report.evidence
+    """Not if a text reports an error, or its author complains, and nothing in it explains that."""
+    if report.diagnosis or report.notes or not report.evidence:
+        return True
+    return report.status is not Status.SKIP and any(text.kinds for text in report.evidence)
 
 
 def known(what: Sequence[str]) -> Iterable[str]:

@@ -39,6 +39,8 @@ def _lines(page: Page, report: Report) -> Lines:
         return
     known = any(text.kinds for text in report.evidence) or report.notes or not report.evidence
     said = "Recognised, but nothing in it points to a problem." if known else "Nothing in this text is recognised."
+    if known and report.evidence and not report.notes and report.status is Status.SKIP:
+        said = "Nothing that is recognised in this text explains what it reports."
     if report.evidence and all("documentation" in text.kinds for text in report.evidence):
         said = "Documentation: the messages in it are quoted, and did not occur."
     yield Text("Not everything that was recognised could be judged." if broken else said, "bold")
