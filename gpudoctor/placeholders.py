@@ -56,6 +56,7 @@ _MEANINGS = {
     "ctid": "the number of the container (pct list)",
     "cuda": "the CUDA version, such as 12.8",
     "cuda_dashed": "the CUDA version with a dash, such as 12-8",
+    "cuda_version": "the CUDA release that the message names, such as 9.0",
     "cudnn_version": "the cuDNN version that the program was built with, as its message says",
     "default_watts": "the default power limit (nvidia-smi -q -d POWER)",
     "highest_c": "the highest target temperature that the board allows (nvidia-smi -q -d TEMPERATURE)",

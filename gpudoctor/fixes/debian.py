@@ -31,9 +31,14 @@ def install(host: Distribution, branch: int) -> Lines:
     if name:
         command = f"{sources(host)} && sudo apt update && sudo apt install {kernel(host)} {name}"
         return Lines(command, f"sudo apt autoremove --purge {name}")
-    if branch <= KEPLER:
+    if branch <= KEPLER or not has_repository(host):
         return runfile.install(host, branch)
     return from_nvidia(host, branch)
+
+
+def has_repository(host: Distribution) -> bool:
+    """NVIDIA's repositories for Debian begin with the oldest release of the table."""
+    return host.source == "nvidia" or host.major == 0 or host.major >= min(BRANCHES)
 
 
 def package(host: Distribution, branch: int) -> str:

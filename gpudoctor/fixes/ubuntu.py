@@ -95,7 +95,8 @@ def repository(host: Distribution) -> str:
     if host.has("^cuda-keyring$"):
         return UPDATE
     machine = {"aarch64": "sbsa"}.get(host.architecture, "x86_64")
-    name = "wsl-ubuntu" if host.place == "wsl2" else f"{host.distribution}{host.version.replace('.', '')}"
+    release = str(host.major or "") if host.distribution == "debian" else host.version.replace(".", "")
+    name = "wsl-ubuntu" if host.place == "wsl2" else f"{host.distribution}{release}"
     folder = f"{name}/{machine}"
     package = "cuda-keyring_1.1-1_all.deb"
     return f"curl -fsSLO {REPOSITORY}/{folder}/{package} && sudo apt install ./{package} && {UPDATE}"

@@ -70,7 +70,12 @@ CAUSES: Mapping[str, tuple[str, ...]] = {
     "gpu-dropped-by-driver-branch": ("xorg-cannot-use-gpu",),
     "graphics-libraries-32-bit-missing": ("graphics-on-cpu",),
     "huge-pages-unused": ("host-memory-exhausted",),
-    "image-without-its-environment": ("nvidia-smi-command-not-found", "nvml-library-missing", "distributed-rank-failed"),
+    "image-without-its-environment": (
+        "nvidia-smi-command-not-found",
+        "nvml-library-missing",
+        "nvidia-visible-devices-void",
+        "distributed-rank-failed",
+    ),
     "k8s-nvidia-runtime-not-chosen": ("k8s-device-plugin-no-nvml", "nvml-library-missing"),
     "k8s-paused-for-mig-change": ("k8s-no-free-gpu", "k8s-device-plugin-no-nvml", "k8s-mig-not-applied"),
     "k8s-plugin-not-registered": ("k8s-gpu-unhealthy", "k8s-no-free-gpu"),
@@ -101,6 +106,14 @@ CAUSES: Mapping[str, tuple[str, ...]] = {
     "notebook-without-gpu": ("device-nodes-missing", "framework-sees-no-gpu", "no-driver-found"),
     "nvcc-of-another-toolkit": ("nvcc-too-old-for-gpu", "nvcc-dropped-gpu"),
     "nvidia-module-blacklisted": ("kernel-module-not-loaded",),
+    "nvidia-visible-devices-void": (
+        "no-driver-found",
+        "cuda-init-failed",
+        "framework-sees-no-gpu",
+        "cuda-driver-library-missing",
+        "nvml-library-missing",
+        "nvidia-smi-command-not-found",
+    ),
     "nvidia-runtime-elsewhere": (
         "nvidia-runtime-program-missing",
         "container-start-unexplained",
@@ -117,6 +130,8 @@ CAUSES: Mapping[str, tuple[str, ...]] = {
     "opencl-icd-file-missing": ("opencl-driver-missing",),
     "other-process-using-gpu": ("cuda-out-of-memory",),
     "ranks-blocked-by-firewall": ("nccl-network-unreachable", "rendezvous-unreachable"),
+    "rdma-device-not-accessible": ("nccl-no-ib-falls-back-socket", "nccl-ib-registration-fails"),
+    "mig-single-instance-per-process": ("program-asks-for-missing-gpu", "fewer-gpus-than-expected"),
     "render-node-is-a-file": ("render-node-not-accessible",),
     "rootless-container-drops-groups": ("podman-selinux-nvml-insufficient",),
     "running-kernel-replaced": (*OF_MODULE, "kernel-module-not-loaded", "index-unreachable", "nvidia-repository-changed"),
@@ -150,7 +165,7 @@ CAUSES: Mapping[str, tuple[str, ...]] = {
         "wsl-linux-driver-installed",
     ),
     "wsl-libcuda-not-symlink": ("no-driver-found",),
-    "wsl-linux-driver-installed": ("cuda-init-failed", "wsl-nvml-blocked-by-os"),
+    "wsl-linux-driver-installed": ("cuda-init-failed", "wsl-nvml-blocked-by-os", "no-driver-found", "framework-sees-no-gpu"),
 }
 """Problem that the outputs of a text show -> the symptoms that it explains, of messages and of checks."""
 

@@ -75,7 +75,16 @@ _TEMPERATURE = re.compile(
 _COOL = re.compile(
     r"""
     \b(?:temp\w*|thermals?)\b[^\n.]{0,30}\b(?:fine|ok|okay|good|normal|low)\b
-    | \b(?:not|n['’]t)\ (?:overheat\w*|(?:too\ )?hot|a\ (?:heat|thermal|temperature)) | \bit['’]?s\ cool\b
+    | \b(?:not|n['’]t)\ (?:overheat\w*|(?:too\ )?hot|a\ (?:heat|thermal|temperature)|thermal) | \bit['’]?s\ cool\b
+    | \b(?:low|cool|normal|fine|good)\ (?:\w+\ )?(?:temp\w*|thermals?)\b | \bno\ (?:thermal|heat|temperature)\b
+    | \bcold[ -]start\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_NO_LINK_ERRORS = re.compile(
+    r"""
+    \b(?:AER|PCIe?(?:\ bus)?|correctable|replay)\b[^\n.]{0,40}\b(?:at\ zero|are\ zero|is\ zero|all\ 0|=\ ?0|none|clean|silent)\b
+    | \b(?:no|zero|without(?:\ any)?)\ (?:\w+\ ){0,2}(?:AER|PCIe)\b
     """,
     re.IGNORECASE | re.VERBOSE,
 )
@@ -131,6 +140,14 @@ AWAKE = (
 )
 
 
+EACH_CAUSE = (
+    BETTER_SUPPLY,
+    Fix("Plug the machine into another socket or circuit, without a UPS or a power strip in between", on=PHYSICAL),
+    TEST_CLOCKS,
+    Fix("If it also happens with low clocks: reseat the card, try another slot or another card", on=PHYSICAL),
+)
+
+
 class Cause(NamedTuple):
     """What is said instead of the problem's own words, and with its fixes."""
 
@@ -173,6 +190,13 @@ LOAD = Cause(
     NO_POWER,
     Action.REPLACE_HARDWARE,
 )
+EXCLUDED = Cause(
+    "A GPU loses its power, or its board fails",
+    "The text rules out heat and errors of the PCIe connection. What is left is power (PSU, cables, the socket's circuit) "
+    "or the board itself. A test with low clocks separates them.",
+    EACH_CAUSE,
+    Action.REPLACE_HARDWARE,
+)
 ASLEEP = Cause(
     "A GPU is lost when its link saves power",
     "The link and the card save power while there is no work. A card or a mainboard that does not wake up from this state loses "
@@ -211,6 +235,9 @@ def _cause(text: str, facts: Facts) -> tuple[Cause | None, str]:
         return LINK, f"the card is connected by: {' '.join(way[0].split()).lower()}"
     if known(lambda: facts.kernel_log.matching(LINK_ERRORS), ()):
         return LINK, "the kernel corrected errors of the link before"
+    rules_out_link = _NO_LINK_ERRORS.search(text)
+    if rules_out_link and not way and (is_cool or 0 < hottest < COOL):
+        return EXCLUDED, f"the text rules out heat{f' ({hottest} °C)' if hottest else ''} and PCIe errors"
     if by_load and (is_cool or 0 < hottest < COOL or _SUPPLY.search(text)):
         return LOAD, "it happens under load" + (f", at {hottest} °C" if hottest else "")
     if _AT_IDLE.search(text) and not by_load:

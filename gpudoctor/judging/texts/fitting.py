@@ -11,9 +11,9 @@ from gpudoctor.facts.known import known
 from gpudoctor.facts.system import FAMILIES
 from gpudoctor.fixes import engines
 from gpudoctor.judging.texts.causes import with_shown_causes
-from gpudoctor.judging.texts.offered import in_order
+from gpudoctor.judging.texts.offered import by_words, in_order
 from gpudoctor.judging.texts.regressed import with_way_back
-from gpudoctor.model import Finding, Fix
+from gpudoctor.model import Confidence, Finding, Fix
 
 LEAST_COMMANDS = 2  # in a text that shows a machine; a message alone can be from anywhere
 _TOOLS = (
@@ -85,8 +85,13 @@ def fitted(finding: Finding, facts: Facts) -> Finding:
     """With the causes and the fixes that fit the text; all fixes if it shows no machine, or if none would be left."""
     finding = with_shown_causes(finding, facts)
     finding = with_way_back(_with_limit_of_container(finding, facts), facts)
+    if not facts.texts.alone:
+        return finding
+    from gpudoctor.judging.texts.worded import worded  # with all rules: only a text needs them
+
+    finding = worded(finding, facts)
     fixes = finding.problem.fixes
-    if not facts.texts.alone or len(fixes) < 2:
+    if len(fixes) < 2:
         return finding
     all_fixes = fixes
     commands = sessions.commands([line for text in facts.texts.all for line in text.lines])
@@ -102,6 +107,7 @@ def fitted(finding: Finding, facts: Facts) -> Finding:
     kept = tuple(fix for fix in fixes if _is_of(fix, families) and (not text or _is_shown(fix, text)))
     kept = kept if any(fix.command for fix in kept) else all_fixes
     ordered = in_order(kept, text, commands) if text else kept
+    ordered = by_words(ordered, facts.texts.words, finding.confidence is not Confidence.UNKNOWN)
     return finding if ordered == all_fixes else replace(finding, problem=replace(finding.problem, fixes=ordered))
 
 
@@ -115,6 +121,8 @@ UNLOCKED = Fix(
 
 def _with_limit_of_container(finding: Finding, facts: Facts) -> Finding:
     """A container has the limits of its engine and a job those of its service, not those that the host sets for its users."""
+    if finding.problem.id in SHARED_MEMORY and facts.texts.alone:
+        return _with_shared_memory(finding, facts)
     if finding.problem.id != "memlock-limited" or not facts.texts.alone:
         return finding
     from gpudoctor.judging.texts.rules.applied import limit_of_service  # with all rules, as above
@@ -125,6 +133,25 @@ def _with_limit_of_container(finding: Finding, facts: Facts) -> Finding:
     if not starts or any("memlock" in line for line in starts):
         return finding
     return replace(finding, problem=replace(finding.problem, fixes=(UNLOCKED, *finding.problem.fixes)))
+
+
+SHARED_MEMORY = ("nccl-shm-no-space", "shm-too-small-for-dataloaders")
+_INSIDE = re.compile(
+    r"""
+    \b(?:inside|within|in)\ (?:of\ )?(?:the|a|my|our|this)\ (?:[\w-]+\ ){0,3}?container\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def _with_shared_memory(finding: Finding, facts: Facts) -> Finding:
+    """A container's /dev/shm is enlarged by its start, which needs no rights in it."""
+    lines = [line for one in facts.texts.all for _, line in one.lines]
+    if not any(_STARTS.search(line) or _INSIDE.search(line) for line in lines):
+        return finding
+    inside = tuple(replace(fix, on=()) for fix in finding.problem.fixes if fix.on == ("container",))
+    rest = tuple(fix for fix in finding.problem.fixes if not fix.on)
+    return replace(finding, problem=replace(finding.problem, fixes=(*inside, *rest))) if inside else finding
 
 
 _STARTS = re.compile(r"^\s*(?:\S*[$#]\s+)?(?:sudo )?(?:docker|podman) run\b")

@@ -84,6 +84,34 @@ def in_order(fixes: Sequence[Fix], text: str, commands: Sequence[Command]) -> tu
     return (best, *(fix for fix in others if fix is not best), first) if best else tuple(fixes)
 
 
+_LOOKS = re.compile(r"^(?: Show | Find | Read | Look | List | Measure | Check | See | Compare | Print | Count )\b", re.VERBOSE)
+_OF_PRODUCT = re.compile(r"^(?P<product>[A-Za-z][\w.+ -]{2,24}?)(?:\ on\ x86)?: [a-z]")
+_ALIASES = {
+    "llama-cpp-python": r"llama[-_]cpp[-_ ]python|(?:from|import) llama_cpp\b|\bllama_cpp\b",
+    "llama.cpp": r"llama\.cpp|\bllama-(?:cli|server|bench)\b|\bggml\w*",
+}
+
+
+def by_words(fixes: Sequence[Fix], text: str, is_sure: bool) -> tuple[Fix, ...]:
+    """The fix for the program that a text names first, and a look-up later than a harmless change, if the problem is certain.
+
+    The longest name counts: llama-cpp-python contains llama.cpp.
+    """
+    named = {fix: match["product"] for fix in fixes if (match := _OF_PRODUCT.match(fix.title)) and not _LOOKS.match(fix.title)}
+    shown = {fix: name for fix, name in named.items() if re.search(_ALIASES.get(name, rf"(?i)\b{re.escape(name)}\b"), text)}
+    best = max(shown, key=lambda fix: len(shown[fix]), default=None)
+    if best and fixes[0] in named and shown.get(fixes[0]) != shown[best]:
+        return (best, *(fix for fix in fixes if fix is not best))
+    if not is_sure or not _LOOKS.match(fixes[0].title):
+        return tuple(fixes)
+    way = next((fix for fix in fixes[1:] if _is_harmless_change(fix)), None)
+    return (way, *(fix for fix in fixes if fix is not way)) if way else tuple(fixes)
+
+
+def _is_harmless_change(fix: Fix) -> bool:
+    return bool(fix.command) and fix.risk == "safe" and not (_LOOKS.match(fix.title) or _CONDITIONAL.search(fix.title))
+
+
 def _is_known(fix: Fix, programs: set[tuple[str, ...]]) -> bool:
     """Whether it only shows what programs show that the text has run."""
     if fix.kind != "read" or not fix.command or "<" in fix.command:

@@ -17,7 +17,7 @@ IN_ORDER = (
     "pod_shares batch virtual inside cluster_setup containers cluster pods networks nodes jobs fabric configured "
     "versions_used guests access compared effective picked apart assigned daemons asked scopes engines drawing siblings "
     "built values links rates supplies unused modes kept misspelt applied numbering peers chosen installed counts "
-    "architectures interpreters in_code ranks tested surroundings workloads complained"
+    "architectures interpreters in_code ranks tested surroundings workloads elsewhere complained"
 )
 """Each module has RULES, and PROBLEMS if nothing else finds them. They are many, and loaded when the first text is judged."""
 

@@ -183,7 +183,7 @@ def other_major(facts: Facts) -> Iterator[Finding]:
         there = {found[1] for found in re.finditer(rf"(?m)/lib{match['name']}\w*\.so\.(\d+)(?:[\d.]*)$", text)}
         wheel = known(lambda match=match: facts.python.package(f"nvidia-{match['name']}-cu12"))  # type: ignore[misc]
         there |= {wheel.version.split(".")[0]} if wheel and match["name"] == "cudnn" else set()
-        if there and match["major"] not in there:
+        if there and match["major"] not in there and not _OLD_CUDA.search(match[0]):
             problem = _of_whisper(facts, match) or OTHER_MAJOR
             words = f"lib{match['name']}.so.{match['major']} is missing, and release {', '.join(sorted(there))} is installed"
             evidence = {"library": f"lib{match['name']}.so.{match['major']}", "installed": sorted(there)}
@@ -200,6 +200,49 @@ FOR_NEW_CUDNN = Fix(
 FOR_OLD_CUDNN = Fix(
     "Install the last release of CTranslate2 (faster-whisper) for cuDNN 8",
     "python -m pip install 'ctranslate2==4.4.0'",
+    kind="install",
+    needs=("network",),
+)
+
+
+_OLD_CUDA = re.compile(
+    r"""
+    lib(?P<name>\w+)\.so\.(?P<release>[5-9]\.\d|10\.[0-2])\b(?=[^\n]{0,40}:\ cannot\ open\ shared\ object)
+    """,
+    re.VERBOSE,
+)
+_TOOLKIT = re.compile(
+    r"""
+    ^\W{0,4}(?:cudatoolkit|cuda-toolkit|cuda-cudart|cuda-version|cuda-runtime)[ =]+(?P<conda>\d+\.\d+)
+    | \bcudatoolkit[ =]+(?:version\ )?(?P<named>\d+\.\d+)
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+
+
+def other_release(facts: Facts) -> Iterator[Finding]:
+    """A program misses the library of one CUDA release before 11, and the environment has that of another."""
+    text = "\n".join(passages(facts))
+    missing = _OLD_CUDA.search(text)
+    there = [match["conda"] or match["named"] for match in _TOOLKIT.finditer(text)]
+    if missing and there and missing["release"] not in there:
+        words = f"{missing[0]} is missing, and the environment has CUDA {', '.join(dict.fromkeys(there))}"
+        evidence = {"library": missing[0], "cuda_version": missing["release"], "installed": list(dict.fromkeys(there))}
+        yield replace(OTHER_MAJOR, title=OTHER_RELEASE, why=WHY_RELEASE, fixes=(SAME_RELEASE, *OTHER_MAJOR.fixes[:1])).found(
+            words, evidence, confidence=Confidence.LIKELY
+        )
+
+
+OTHER_RELEASE = "The CUDA libraries in the environment are of another release than required"
+WHY_RELEASE = (
+    "Before CUDA 11, a program loads only the libraries of exactly the release that it was built for. Another package in this "
+    "environment needs another release, and conda keeps one."
+)
+SAME_RELEASE = Fix(
+    "Install the release of the CUDA libraries that the program was built for; in a new environment if another package "
+    "needs the other one",
+    "conda install cudatoolkit=<cuda_version>",
+    verify="conda list cudatoolkit",
     kind="install",
     needs=("network",),
 )
@@ -244,4 +287,5 @@ RULES = (
     closed_slice,
     another_interpreter,
     other_major,
+    other_release,
 )

@@ -111,13 +111,27 @@ def no_modes(facts: Facts) -> Iterator[Finding]:
 
 def other_provider(facts: Facts) -> Iterator[Finding]:
     """A mode in which the NVIDIA GPU draws was chosen, and another is X's first provider, and OpenGL runs on the CPU."""
-    text, providers = "\n".join(passages(facts)), facts.shown.providers
+    text = "\n".join(passages(facts))
+    providers = facts.shown.providers or _told_providers(text)
     mode = facts.shown.graphics_mode[1]
     first = providers.get("0", "")
     is_chosen = mode in ("nvidia", "performance") or _MODE.search(text)
     if is_chosen and "NVIDIA" not in first and any("NVIDIA" in name for name in providers.values()) and _SOFTWARE.search(text):
         words = f"X's first provider is {first.split(' @ ')[0]}, the NVIDIA GPU is a later one, and OpenGL runs on the CPU"
         yield NOT_FIRST.found(words, {"first": first, "providers": len(providers)}, confidence=Confidence.LIKELY)
+
+
+_PROVIDER = re.compile(
+    r"""
+    \b(?P<name>AMD|Intel|NVIDIA|Nvidia|nvidia|modesetting|NVIDIA-0|NVIDIA-G0)\b[^.\n,;]{0,25}?\b[Pp]rovider\ (?P<number>\d)\b
+    """,
+    re.VERBOSE,
+)
+
+
+def _told_providers(text: str) -> dict[str, str]:
+    """X's providers as a person writes them: the AMD GPU is Provider 0 and Nvidia Provider 1."""
+    return {match["number"]: match["name"].upper() for match in _PROVIDER.finditer(text)}
 
 
 def drawn_by_mesa(facts: Facts) -> Iterator[Finding]:

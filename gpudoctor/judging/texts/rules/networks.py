@@ -212,12 +212,13 @@ def slower_port(facts: Facts) -> Iterator[Finding]:
 def narrow_port(facts: Facts) -> Iterator[Finding]:
     """A port of RDMA adapters has four lanes; one alone means a bad cable or port."""
     found = next(filter(None, (_ONE_LANE.search(text) for text in passages(facts))), None)
-    if found:
+    if found and not _IS_ETHERNET.search(found.string):
         words = f"a port of InfiniBand runs with 1 of 4 lanes: {found[0].strip()}"
         evidence = {"rate": int(found[1])}
         yield facts.problems["ib-link-slow"].found(words, evidence, confidence=Confidence.LIKELY)
 
 
+_IS_ETHERNET = re.compile(r"(?i)\blink[_ ]layer:\s+Ethernet")  # which has plugs with one lane: SFP28
 _ONE_LANE = re.compile(r"(?i)\brate:\s+(\d+)(?:\.\d+)? Gb/sec \(1X \w+\)|active_width:\s+1X \(1\)")
 
 

@@ -94,8 +94,38 @@ def several_instances(facts: Facts) -> Iterator[Finding]:
             return
 
 
+_MIG = re.compile(r"\bMIGs?\b|[Mm]ulti-?[Ii]nstance GPU|multi-instance GPU")
+_SEVERAL = re.compile(
+    r"""
+    --gres[= ]gpu:(?:[\w.-]+:)?[2-7]\b | --gpus(?:-per-\w+)?[= ](?:[\w.-]+:)?[2-7]\b | nvidia\.com/mig-\S+:\s*[\"']?[2-7]\b
+    | \b(?:several|multiple|two|three|four|seven|all|both|[2-7])\ (?:of\ the\ )?(?:\w+\ )?(?:MIGs?\b
+      |MIG\ (?:instances?|devices?|slices?)|instances|slices)
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_ONE_ALONE = re.compile(
+    r"""
+    \b(?:there\ (?:are|is)\ |only\ |uses\ only\ |sees\ only\ |found\ |detect\w*\ (?:only\ )?|just\ )(?:1|one)\b
+      (?=\ (?:visible|CUDA|GPU|device|MIG|of|instance)|[.,\n])
+    | device_count\(\)\D{0,12}\b1\b | invalid\ device\ ordinal | Invalid\ CUDA\ device\ index
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def several_instances_requested(facts: Facts) -> Iterator[Finding]:
+    """A job was given several MIG instances, and its program sees one of them."""
+    for text in passages(facts):
+        several, alone = _SEVERAL.search(text), _ONE_ALONE.search(text)
+        if _MIG.search(text) and several and alone:
+            words = "the job has several MIG instances, and CUDA gives a process only one of them"
+            evidence = {"requested": several[0].strip(), "said": alone[0].strip()}
+            yield facts.problems["mig-single-instance-per-process"].found(words, evidence, confidence=Confidence.LIKELY)
+            return
+
+
 def _chosen(facts: Facts) -> str:
     return known(lambda: facts.environment.get("CUDA_VISIBLE_DEVICES")) or ""
 
 
-RULES = (listed_in_other_order, several_instances)
+RULES = (listed_in_other_order, several_instances, several_instances_requested)
