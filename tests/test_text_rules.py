@@ -12,6 +12,7 @@ from each import each
 
 from gpudoctor import catalog, doctor, evidence
 from gpudoctor.evidence.readers.package_sessions import patterns
+from gpudoctor.judging.texts import rules
 from gpudoctor.model import Diagnosis, Report, Status
 
 TEXTS = Path(__file__).parent / "texts"
@@ -162,3 +163,8 @@ def test_a_failure_is_over_only_if_the_same_command_succeeds_at_the_end() -> Non
     assert not of(end="No devices found.")
     assert not of("It works for an hour, then it fails again")
     assert not of(text=FAILS_THEN_WORKS.replace("$ nvidia-smi\n", "root@0a1b2c3d4e5f:/# nvidia-smi\n", 1))
+
+
+def test_every_module_of_rules_is_asked() -> None:
+    files = {path.stem for path in Path(rules.__file__).parent.glob("*.py")}
+    assert {*rules.IN_ORDER.split()} == files - {"__init__", "said"}
