@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import sys
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +22,7 @@ from gpudoctor.cli import main
 from gpudoctor.facts import Facts
 from gpudoctor.facts.job.traced import Traced
 from gpudoctor.worker.tracing.around import MainThread
+from gpudoctor.worker.tracing.scopes import Scopes
 
 FAKE = Path(__file__).parent / "stubs/torch_of_steps"
 BEGINNING = """
@@ -353,6 +356,29 @@ def test_what_runs_between_two_bytecodes_is_not_compiled(monkeypatch: pytest.Mon
     main.post(lambda: called.append([*chosen]))
     assert until(lambda: called)
     assert (called, chosen) == ([[None]], [None, "the program's"])
+
+
+def test_no_recording_begins_in_a_range_that_another_one_saw_begin() -> None:
+    """torch would write the end of the range into memory that it has freed."""
+    scopes, seen, record_function = Scopes(), [], contextlib.nullcontext
+
+    def step(at_start: Callable[[], object], at_end: Callable[[], object]) -> None:
+        with record_function("forward"):
+            at_start()
+        at_end()
+
+    def ask() -> None:
+        seen.append(scopes.are_closed())
+
+    def note_and_ask() -> None:
+        scopes.note()
+        ask()
+
+    ask()
+    step(note_and_ask, ask)
+    step(scopes.note, str)
+    step(ask, ask)
+    assert seen == [True, False, True, True, True]
 
 
 @pytest.mark.slow

@@ -82,6 +82,11 @@ def is_free(torch: Any) -> bool:
     return not (enabled and enabled())
 
 
+def is_capturing(torch: Any) -> bool:
+    """Whether a CUDA graph is being captured, which allows no synchronisation."""
+    return bool(torch.cuda.is_current_stream_capturing())
+
+
 @contextlib.contextmanager
 def quiet(notes: List[str]) -> Iterator[None]:
     """Takes the profiler's own lines off standard error; what other threads write meanwhile is written a moment later."""

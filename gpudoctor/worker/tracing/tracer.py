@@ -17,8 +17,9 @@ from typing import Any, Dict, List, Optional
 from gpudoctor.worker.tracing import about, around, kineto, loading
 from gpudoctor.worker.tracing.notes import note, write
 from gpudoctor.worker.tracing.recorded import Recorded, Ticker
+from gpudoctor.worker.tracing.scopes import Scopes
 
-IDLE, EARLY, BETWEEN, WINDOW, DETAIL, DONE = "idle", "early", "between", "window", "detail", "done"
+IDLE, EARLY, BETWEEN, WINDOW, LAST, DETAIL, DONE = "idle", "early", "between", "window", "last", "detail", "done"
 RECORDING = (EARLY, WINDOW, DETAIL)
 EARLY_SECONDS = 3.0  # without a step, the program is taken for one that has none; less if it is to be recorded earlier
 LONGEST = 4  # times the wanted seconds, for steps that are long
@@ -56,8 +57,9 @@ class Tracer:
         self.has_cuda, self.cuda_ns = False, 0
         self.followed = around.Followed()
         self.clock = around.Clock(torch)
+        self.scopes = Scopes()
         self.steps: List[int] = []
-        self.began_steps = self.ended_steps = self.after_steps = 0
+        self.began_steps = self.ended_steps = self.detail_steps = self.after_steps = 0
         self.now: Optional[Recorded] = None
         self.early: Optional[Recorded] = None
         self.saved: Dict[str, Any] = {}
@@ -108,7 +110,9 @@ class Tracer:
             self._discard()
         elif self.state == WINDOW and self._is_over():
             self._finish()
-        elif self.state == DETAIL and len(self.steps) >= self.ended_steps + DETAIL_STEPS:
+        elif self.state == LAST:
+            self._begin_detail()
+        elif self.state == DETAIL and len(self.steps) >= self.detail_steps + DETAIL_STEPS:
             self._finish_detail()
         if self.state == BETWEEN and len(self.steps) >= max(1, self.settings["warmup"]):
             self._begin()
@@ -146,17 +150,21 @@ class Tracer:
     def _without_steps(self) -> None:
         if self.state == EARLY:
             self._finish_early()
-            self._waiting = Ticker(self._tick_between)
-            self._waiting.start()
+            self._wait()
+
+    def _wait(self) -> None:
+        self._waiting = Ticker(self._tick_between)
+        self._waiting.start()
 
     def _tick_between(self) -> None:
         """In another thread, until the time has come to record a program without steps."""
-        if self.state == BETWEEN and not self.steps and time.time_ns() >= self.cuda_ns + 1e9 * self.settings["after"]:
-            self._main.post(self._begin_without_steps)
-        elif self.state != BETWEEN or self.steps:
+        if self.steps or self.state not in (BETWEEN, LAST):
             self._waiting.stop()
+        elif self.state == LAST or time.time_ns() >= self.cuda_ns + 1e9 * self.settings["after"]:
+            self._main.post(self._go_on_without_steps)
 
-    def _begin_without_steps(self) -> None:
+    def _go_on_without_steps(self) -> None:
+        self._begin_detail()
         if self.state == BETWEEN and not self.steps:
             self._begin()
 
@@ -179,7 +187,12 @@ class Tracer:
             self.state = DONE
             self._save(self.now, "trace")
             if not self.is_final:
-                self._start(DETAIL, in_detail=True)
+                self.state = LAST
+                self._wait()
+
+    def _begin_detail(self) -> None:
+        if self.state == LAST and self._start(DETAIL, in_detail=True):
+            self.detail_steps = len(self.steps)
 
     def _finish_detail(self) -> None:
         if self.state == DETAIL and self._stop() and self.now:
@@ -195,7 +208,7 @@ class Tracer:
     def _start(self, state: str, in_detail: bool) -> bool:
         if not kineto.is_free(self.torch):
             return self._none("the program runs its own profiler")
-        if self._is_capturing():
+        if (self.has_cuda and kineto.is_capturing(self.torch)) or not self.scopes.are_closed():
             return False
         self.now = Recorded(self.torch, self.has_cuda, in_detail, self._tick, in_detail and bool(self.settings.get("memory")))
         self.now.start()
@@ -204,15 +217,12 @@ class Tracer:
 
     def _stop(self) -> bool:
         """False if it cannot be stopped now; the next step or tick tries again."""
-        if self.now is None or self._is_capturing():
+        if self.now is None or (self.has_cuda and kineto.is_capturing(self.torch)):
             return False
         self.now.stop()
+        self.scopes.note()
         self.now.describe(self.followed.optimizer)
         return True
-
-    def _is_capturing(self) -> bool:
-        """A CUDA graph that is being captured allows no synchronisation."""
-        return bool(self.has_cuda and self.torch.cuda.is_current_stream_capturing())
 
     def _save(self, recorded: Recorded, name: str) -> None:
         self.notes += recorded.save(self.settings["folder"], name)
