@@ -9,10 +9,12 @@ If no kernel ran in at least 15 % of the time between the first and the last ker
 (watched-input, watched-transfers), the processes on the GPU are looked at. A thread that used 85 % of a core was the limit: a
 thread that waits for the GPU in a loop cannot be mistaken for it, as the GPU had nothing to do. If the kernels also use few of
 the multiprocessors (GPM, DCGM), launching them is the cost. If several threads together use one core, Python's global
-interpreter lock is likely. If CPU and GPU both wait, the program waits for something else, which is only noted.
+interpreter lock is likely. If CPU and GPU both wait, the program waits for something else: a problem of a command that was
+started to be watched from 25 % of the time on, else only noted.
 
 Known exceptions
-A server without requests waits rightly. A thread that polls (MPI, UCX) uses its core while it waits for other ranks.
+A server without requests waits rightly, so that is only noted of a process that was already running. A thread that polls (MPI,
+UCX) uses its core while it waits for other ranks.
 
 References
 https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
@@ -23,7 +25,6 @@ https://docs.python.org/3/glossary.html#term-global-interpreter-lock
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.fixes.common import look
@@ -34,6 +35,7 @@ from gpudoctor.model import Action, Check, Finding, Fix, Problem, Status
 BUSY_THREAD = 0.85  # of a core
 SOME_WORK = 0.12  # of a core: a thread that takes its turn
 WAITS = 0.5  # of a core: both wait
+LONG_WAIT = 0.25  # of the time
 TUNING = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 GRAPHS = "https://docs.nvidia.com/dl-cuda-graph/latest/index.html"
 STACKS = look("Show what the program's threads do now", "py-spy dump --pid <pid>")
@@ -124,7 +126,8 @@ def judge_one(work: Work) -> Iterator[Finding]:
         yield found(SMALL, work, words, 1 - (filled if filled is not None else 0.5), filled is not None, **evidence)
     elif work.waits and work.main_thread < WAITS and work.users:
         words = f"{work.had_nothing_to_do}; meanwhile {name(work)} used {percent(work.main_thread)} of a core{where(work)}"
-        yield replace(found(NOTHING, work, words, work.idle, False, **evidence)).as_note
+        finding = found(NOTHING, work, words, work.idle, False, **evidence)
+        yield finding if work.watched.kind == "command" and work.idle >= LONG_WAIT else finding.as_note
 
 
 def name(work: Work) -> str:

@@ -13,7 +13,8 @@ utilisation points to a straggler, a difference of 30 % in work to unequal share
 
 Known exceptions
 Under MPS several processes share a GPU on purpose. A server without requests holds its memory rightly. In a container without the
-host's process ids NVML lists no processes, and this is skipped. Pipeline parallelism gives the GPUs unequal work.
+host's process ids NVML lists no processes, and this is skipped, unless no kernel ran on any GPU. Pipeline parallelism gives the
+GPUs unequal work.
 
 References
 https://docs.pytorch.org/docs/stable/distributed.html
@@ -121,8 +122,9 @@ UNEQUAL = Problem(
 def judge(facts: Facts) -> Iterator[Finding]:
     watched = facts.job.watched
     all = works.works(facts)
-    if watched.kind != "gpus":
-        yield from no_gpu(watched)
+    if watched.kind != "gpus" and (finding := no_gpu(watched)):
+        yield finding
+        return
     if watched.is_listed:
         yield from works.together([(work, finding) for work in all for finding in shared(work)])
     yield from works.together([(work, finding) for work in all for finding in idle(work)])
@@ -131,14 +133,15 @@ def judge(facts: Facts) -> Iterator[Finding]:
         raise Skip("NVML lists no processes here, so it is not known which GPUs the job uses", Skip.NO_ANSWER)
 
 
-def no_gpu(watched: Watched) -> Iterator[Finding]:
+def no_gpu(watched: Watched) -> Finding | None:
     cores = sum(process.cores for process in watched.processes)
-    if watched.used or cores < WORKS or watched.seconds < IDLE_SECONDS or not watched.lists_processes:
-        return
+    has_looked = watched.lists_processes or (watched.gpus and not any(Work(watched, gpu, (), ()).works for gpu in watched.gpus))
+    if watched.used or cores < WORKS or watched.seconds < IDLE_SECONDS or not has_looked:
+        return None
     number = len(watched.pids)
     words = f"{watched.name} used {cores:.1f} cores, and none of its {number} processes used a GPU in {watched.seconds:.0f} s"
     evidence = {"cores": round(cores, 2), "gpus": len(watched.gpus), "pid": min(watched.pids)}
-    yield NO_GPU.found(words, evidence, confidence=Confidence.LIKELY)
+    return NO_GPU.found(words, evidence, confidence=Confidence.LIKELY)
 
 
 def shared(work: Work) -> Iterator[Finding]:

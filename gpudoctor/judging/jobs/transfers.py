@@ -29,11 +29,15 @@ def pcie_mib_s(work: Work) -> float | None:
 
 
 def copying(work: Work) -> tuple[float, float] | None:
-    """The shares of the time that these copies take: from page-locked memory at least, from pageable memory about."""
+    """The shares of the time that these copies take: from page-locked memory at least, from pageable memory about.
+
+    Both directions of page-locked copies run at the same time; one thread copies pageable memory there, and then back.
+    """
     rate, reachable = busiest_direction(work), pcie_mib_s(work)
     if rate is None or reachable is None or rate < LEAST_MIB_S:
         return None
-    return min(1.0, rate / reachable), min(1.0, rate / min(PAGEABLE_MIB_S, reachable))
+    both = (work.mean("pcie_rx_mib_s") or 0.0) + (work.mean("pcie_tx_mib_s") or 0.0)
+    return min(1.0, rate / reachable), min(1.0, both / min(PAGEABLE_MIB_S, reachable))
 
 
 def nvlink(work: Work) -> float | None:
