@@ -25,6 +25,7 @@ else:
 
 FILE, PROJECT = "gpudoctor.toml", "pyproject.toml"
 _MOST_BYTES = 1 << 20
+_MOST_DOTS = 400  # in a line: the parser takes a time that is quadratic in the parts of a dotted key
 _OF_A_PROJECT = ("level", "redact", "ignore")  # a project's file may be someone else's: it names no program, path or host
 _OF_AN_IGNORED = ("reason", "until")
 
@@ -110,15 +111,23 @@ def _bytes(path: Path) -> bytes:
     return data
 
 
+def _with_short_keys(path: Path, data: bytes) -> bytes:
+    for number, line in enumerate(data.splitlines(), 1):
+        if line.count(b".") > _MOST_DOTS:
+            raise UserError(f"{path}: line {number} has more than {_MOST_DOTS} dots")
+    return data
+
+
 def _read(path: Path, is_own: bool) -> dict[str, Any]:
     try:
-        table: Any = tomllib.loads(_bytes(path).decode())
+        table: Any = tomllib.loads(_with_short_keys(path, _bytes(path)).decode())
     except OSError as failure:
         raise UserError(f"cannot read {path}: {failure.strerror}") from None
     except (ValueError, RecursionError) as failure:
         raise UserError(f"{path} is not valid TOML: {plain(str(failure)).splitlines()[0]}") from None
     if not is_own:
-        table = table.get("tool", {}).get("gpudoctor", {})
+        tools = table.get("tool", {})
+        table = tools.get("gpudoctor", {}) if isinstance(tools, dict) else {}
     if not isinstance(table, dict):
         raise UserError(f"{path}: tool.gpudoctor is not a table")
     allowed = KEYS if is_own else _OF_A_PROJECT

@@ -99,6 +99,8 @@ def _dump(value: dict[str, Any]) -> Dump:
         b'{"entries": [{"collective_seq_id": "x"}]}',
         b"[" * 100_000,
         b'{"entries": [[]]}',
+        b'{"entries": [{"collective_seq_id": 1e999, "profiling_name": "x"}]}',
+        b'{"entries": [], "rank": ' + b"9" * 3000 + b"}",
         b"\x00\xff",
     ],
     ids=lambda content: content[:20],
@@ -108,6 +110,24 @@ def test_what_is_no_dump_is_refused_in_one_line(content: bytes) -> None:
         recorder.of_bytes(content, "trace_rank_7")
     assert "trace_rank_7" in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_few_containers_that_stand_for_billions_are_not_written_out() -> None:
+    many: list[Any] = ["x"]
+    for _ in range(40):
+        many = [many] * 10
+    entry = {"collective_seq_id": 1, "profiling_name": many, "process_group": (many, many), "state": many, "input_dtypes": [many]}
+    said = {"version": many, "entries": [entry]}
+    found = recorder.of_bytes(pickle.dumps(said, 2), "trace_rank_1")
+    assert (found["version"], found["entries"][0]["operation"], found["entries"][0]["group"]) == ("", "", "")
+
+
+@pytest.mark.parametrize("digits", [18, 30, 5000])
+def test_a_number_of_a_log_that_cannot_be_kept_is_no_number(digits: int) -> None:
+    number = "9" * digits
+    line = f"[rank{number}]:[E] [Rank {number}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={number}, OpType=X)"
+    found = logs.of_texts([("a.log", [line.encode()])])
+    assert [row["sequence"] for row in found] == ([int(number)] if digits == 18 else [])
 
 
 def test_a_long_dump_is_cut_to_what_is_judged() -> None:

@@ -84,6 +84,7 @@ def test_a_project_overrides_the_user_and_an_option_both(folder: Path) -> None:
         ("a = " + "[" * 5000, "is not valid TOML"),
         ("\x1b[31m = 1", "is not valid TOML"),
         ("#" * 2_000_000, "is larger than 1 MiB"),
+        (".".join("a" * 400_000) + " = 1", "line 1 has more than 400 dots"),
     ],
 )
 def test_a_broken_file_is_one_line(folder: Path, text: str, words: str) -> None:
@@ -170,6 +171,12 @@ def test_another_problem_of_the_check_still_fails() -> None:
     twice = replace(report, diagnosis=(*report.diagnosis, replace(report.diagnosis[0], problem="another")))
     left = ignoring.applied(twice, {"another": RULE})
     assert (left.status, left.checks) == (Status.FAIL, report.checks)
+
+
+@pytest.mark.parametrize("line", ["tool = 1", "tool = [1]", "other = 1"])
+def test_a_project_without_a_table_of_tools_sets_nothing(folder: Path, line: str) -> None:
+    of_project(folder, f"{line} # tool.gpudoctor\n")
+    assert settings.current() == settings.Settings()
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html", "json", "sarif", "junit"])

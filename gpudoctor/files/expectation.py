@@ -22,6 +22,7 @@ from gpudoctor.model import Skip
 from gpudoctor.spelling import unknown
 
 _MOST_BYTES = 1 << 20
+_MOST_LEVELS = 20
 _HEAD = """\
 # What this machine should have at least, for gpudoctor check --expect FILE. What is left out is not looked at.
 # All fields: gpudoctor schema expectation
@@ -55,6 +56,7 @@ def load(path: Path) -> Expectation:
     if len(text) > _MOST_BYTES:
         raise UserError(f"{path} is not an expectation: it is larger than 1 MiB")
     try:
+        _must_be_plain(text, path)
         raw = msgspec.yaml.decode(text)
     except (msgspec.DecodeError, RecursionError, ValueError, TypeError) as failure:
         raise UserError(f"{path} is not YAML: {' '.join(str(failure).split())[:200]}") from None
@@ -64,6 +66,21 @@ def load(path: Path) -> Expectation:
         return msgspec.convert(raw, Expectation)
     except (msgspec.ValidationError, RecursionError) as failure:
         raise UserError(f"{path} is not an expectation of this version: {failure}") from None
+
+
+def _must_be_plain(text: bytes, path: Path) -> None:
+    """The loader in C follows levels by recursion, without a limit, and an alias can stand for any number of values."""
+    import yaml
+
+    depth = 0
+    try:
+        for event in yaml.parse(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader)):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _MOST_LEVELS or isinstance(event, yaml.AliasEvent):
+                what = "an alias" if isinstance(event, yaml.AliasEvent) else f"more than {_MOST_LEVELS} levels"
+                raise UserError(f"{path} is not an expectation: it has {what} in line {event.start_mark.line + 1}")
+    except yaml.YAMLError as failure:
+        raise ValueError(failure) from None
 
 
 def of(facts: Facts, name: str = "") -> Expectation:

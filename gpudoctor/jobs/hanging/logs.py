@@ -10,22 +10,22 @@ MOST_FOUND = 2000
 MOST_LINE = 8192
 _TIMEOUT = re.compile(
     r"""
-    (?:\[PG\ (?:ID\ )?(?P<group>\d+)[^\]]*?\ Rank\ (?P<pg_rank>\d+)\]\ )? (?:\[Rank\ (?P<rank>\d+)\]\ )?
+    (?:\[PG\ (?:ID\ )?(?P<group>\d{1,18})[^\]]*?\ Rank\ (?P<pg_rank>\d{1,18})\]\ )? (?:\[Rank\ (?P<rank>\d{1,18})\]\ )?
     Watchdog\ caught\ collective\ operation\ timeout:\ Work(?P<backend>\w+)\(
-    (?:SeqNum=(?P<sequence>\d+))? [^)]*? OpType=(?P<operation>\w+)
-    (?: [^)]*? NumelIn=(?P<elements>\d+) )? [^)]*? \)
+    (?:SeqNum=(?P<sequence>\d{1,18}))? [^)]*? OpType=(?P<operation>\w+)
+    (?: [^)]*? NumelIn=(?P<elements>\d{1,18}) )? [^)]*? \)
     """,
     re.VERBOSE,
 )
 _STATUS = re.compile(
     r"""
-    Rank\ (?P<rank>\d+)\]\s+ (?:Exception\ \([^)]*\)\ )?
-    Timeout\ at\ (?:NCCL\ work|collective):?\ (?P<sequence>\d+),
-    \ last\ enqueued\ (?:NCCL\ )?work:\ (?P<entered>\d+),\ last\ completed\ (?:NCCL\ )?work:\ (?P<completed>\d+)
+    Rank\ (?P<rank>\d{1,18})\]\s+ (?:Exception\ \([^)]*\)\ )?
+    Timeout\ at\ (?:NCCL\ work|collective):?\ (?P<sequence>\d{1,18}),
+    \ last\ enqueued\ (?:NCCL\ )?work:\ (?P<entered>\d{1,18}),\ last\ completed\ (?:NCCL\ )?work:\ (?P<completed>\d{1,18})
     """,
     re.VERBOSE,
 )
-_PREFIX = re.compile(r"\[rank(\d+)\]")
+_PREFIX = re.compile(r"\[rank(\d{1,18})\]")
 
 
 class Found:

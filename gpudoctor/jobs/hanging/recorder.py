@@ -23,7 +23,7 @@ MOST_BYTES = 64 << 20
 MOST_DUMPS = 1024
 LAST = 24  # finished operations of a group that are kept, so that ranks can be compared
 PENDING = 24  # unfinished ones: the first and the last of them
-MOST_GROUPS, MOST_FRAMES, MOST_SIZES = 64, 24, 8
+MOST_GROUPS, MOST_FRAMES, MOST_SIZES, MOST_RANKS = 64, 24, 8, 4096
 # Where dumps lie, if no variable says so: the first was the default until PyTorch 2.8.
 DEFAULTS = ("/tmp/nccl_trace_rank_", "~/.cache/torch/comm_lib_trace_rank_")
 VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
@@ -72,16 +72,24 @@ def of_bytes(data: bytes, path: str) -> dict[str, Any]:
         return {"path": path, "rank": _rank(said, path), **_reduced(said, entries)}
     except UserError as failure:
         raise UserError(f"{path}: {failure}") from None
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, RecursionError):
         raise UserError(f"{path} is not a dump of PyTorch's flight recorder") from None
 
 
 def _rank(said: Mapping[str, Any], path: str) -> int:
     """The file's name ends with it."""
     if isinstance(said.get("rank"), int):
-        return int(said["rank"])
+        return _whole(said["rank"])
     number = _NUMBER.search(Path(path).name)
-    return int(number[1]) if number else -1
+    return _whole(number[1]) if number else -1
+
+
+def _whole(said: Any) -> int:
+    """ValueError for a number that no snapshot keeps."""
+    number = int(said)
+    if abs(number) >> 63:
+        raise ValueError
+    return number
 
 
 def _reduced(said: Mapping[str, Any], entries: list[Any]) -> dict[str, Any]:
@@ -100,8 +108,8 @@ def _reduced(said: Mapping[str, Any], entries: list[Any]) -> dict[str, Any]:
         kept += done[-LAST:]
         kept += pending if len(pending) <= 2 * PENDING else [*pending[:PENDING], *pending[-PENDING:]]
     for entry in kept:
-        entry["frames"] = [[str(one["name"])[:200], str(one["filename"])[:400], int(one["line"])] for one in entry["frames"]]
-    return {"version": str(said.get("version", "")), "groups": _groups(said, last), "entries": kept}
+        entry["frames"] = [[_text(one["name"])[:200], _text(one["filename"])[:400], _whole(one["line"])] for one in entry["frames"]]
+    return {"version": _text(said.get("version"))[:100], "groups": _groups(said, last), "entries": kept}
 
 
 def _groups(said: Mapping[str, Any], last: Mapping[str, int]) -> list[dict[str, Any]]:
@@ -111,16 +119,28 @@ def _groups(said: Mapping[str, Any], last: Mapping[str, int]) -> list[dict[str, 
     for name in list(last)[:MOST_GROUPS]:
         counts = status.get(name) or status.get(_first_number(name)) or {}
         of_group = configured.get(name) or (configured.get("") if name == "0" else None) or {}
-        ranks = [int(number) for number in re.findall(r"\d+", str(of_group.get("ranks", ""))[:20_000])]
+        ranks = _ranks(of_group.get("ranks"))
         found.append(
             {
                 "name": name,
                 "ranks": ranks,
-                "entered": max(int(counts.get("last_enqueued_collective", -1)), last[name]),
-                "completed": int(counts.get("last_completed_collective", -1)),
+                "entered": max(_whole(counts.get("last_enqueued_collective", -1)), last[name]),
+                "completed": _whole(counts.get("last_completed_collective", -1)),
             }
         )
     return found
+
+
+def _ranks(said: Any) -> list[int]:
+    """As a text, "[0, 1]", or as a list."""
+    if isinstance(said, list):
+        return [_whole(number) for number in said[:MOST_RANKS]]
+    return [int(number) for number in re.findall(r"\d{1,9}", _text(said)[:20_000])]
+
+
+def _text(said: Any) -> str:
+    """Of a text or a number. Containers have none: in a pickle, a few can stand for any number of them."""
+    return str(said) if isinstance(said, (str, int, float)) else ""
 
 
 def _first_number(name: str) -> str:
@@ -133,14 +153,14 @@ def _entry(said: Mapping[str, Any]) -> dict[str, Any]:
     is_p2p = bool(said.get("is_p2p"))
     frames = said.get("frames") or []
     return {
-        "group": str(group[0])[:100],
+        "group": _text(group[0])[:100],
         "p2p": is_p2p,
-        "sequence": int(said["p2p_seq_id" if is_p2p else "collective_seq_id"]),
-        "operation": str(said["profiling_name"]).rpartition(":")[2][:100],
-        "backend": str(said["profiling_name"]).partition(":")[0][:20],
-        "state": str(said.get("state", ""))[:20],
+        "sequence": _whole(said["p2p_seq_id" if is_p2p else "collective_seq_id"]),
+        "operation": _text(said["profiling_name"]).rpartition(":")[2][:100],
+        "backend": _text(said["profiling_name"]).partition(":")[0][:20],
+        "state": _text(said.get("state"))[:20],
         "done": bool(said.get("retired")) or said.get("state") == "completed",
-        "sizes": [[int(number) for number in size[:MOST_SIZES]] for size in (said.get("input_sizes") or [])[:MOST_SIZES]],
-        "types": [str(name)[:20] for name in (said.get("input_dtypes") or [])[:MOST_SIZES]],
+        "sizes": [[_whole(number) for number in size[:MOST_SIZES]] for size in (said.get("input_sizes") or [])[:MOST_SIZES]],
+        "types": [_text(name)[:20] for name in (said.get("input_dtypes") or [])[:MOST_SIZES]],
         "frames": frames[:MOST_FRAMES],
     }
