@@ -343,6 +343,7 @@ def test_what_is_no_fault_of_a_node_neither_drains_it_nor_loses_its_gpus(tmp_pat
     for name, machine in (("n1", "h100"), ("n2", "h200-full"), ("n3", "h200-x2-full"), ("n4", "hang-connect")):
         (day / f"{name}.json").write_bytes((Path(__file__).parent / "machines" / machine / "snapshot.json").read_bytes())
     (day / "p1.json").write_text("Failed to initialize NVML")
+    (day / "p2.json").symlink_to("/dev/ptmx")
     (day / "n6.json").write_bytes(kept("n6", *endings.of(255, "ssh: Could not resolve hostname n6: Name or service not known")))
     (day / "n7.json").write_bytes(kept("n7", *endings.of(255, "ssh: connect to host n7 port 22: No route to host")))
     done = run("fleet", "merge", str(day), "-w", "n[1-4,9]", "--format", "json")
@@ -351,8 +352,10 @@ def test_what_is_no_fault_of_a_node_neither_drains_it_nor_loses_its_gpus(tmp_pat
     assert lost == dict.fromkeys(("n1", "n2", "n3", "n4"), 0)
     assert not any(group["lost_gpus"] for group in told["groups"] if any(item["kind"] == "problem" for item in group["items"]))
     assert [drain["nodes"] for drain in told["drains"]] == ["n7"]
+    (day / "ALL.json").write_bytes(snapshot.dump(load("fallen-off-bus")))
     text = run("fleet", "merge", str(day), "-w", "n[1-4,9]").stdout
-    assert re.search(r"(?m)^  · p1: the answer cannot be used$", text)
+    assert re.search(r"(?m)^  · p\[1-2\]: the answer cannot be used$", text)
+    assert re.search(r"(?m)^  · ALL: scontrol takes this name for every node$", text)
     assert re.search(r"(?m)^  · n9: no file of this node$", text)
     assert re.search(r"(?m)^  · n6: its name is not known here$", text)
 

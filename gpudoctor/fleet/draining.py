@@ -14,6 +14,7 @@ from gpudoctor.plain import plain
 
 LONGEST_REASON = 120
 _NAME_UNKNOWN = (endings.NAME_UNKNOWN, "invalid node name")
+_ALL = "all"  # for scontrol, every node of the cluster
 _NO_IMAGE = ("ErrImage", "ImagePull", "InvalidImageName")  # reasons of Kubernetes
 # What checks in these areas find is repaired where the programs are, while the node stays in service.
 _OF_PROGRAMS = ("evidence", "frameworks", "job", "libraries", "python", "toolchain")
@@ -45,6 +46,8 @@ def kept_because(node: Node) -> str:
     """Why a bad node should stay in service; "" if it is the node that is at fault."""
     if not node.state.is_of_node:
         return TITLES[node.state]
+    if node.name.rpartition("@")[2].lower() == _ALL:
+        return "scontrol takes this name for every node"
     if node.state is State.UNREACHABLE and any(said in node.detail.lower() for said in _NAME_UNKNOWN):
         return "its name is not known here"
     if not node.state.has_answered and node.detail.startswith(_NO_IMAGE):

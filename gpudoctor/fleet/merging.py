@@ -120,8 +120,11 @@ def _mode(path: str) -> int:
 
 def read(reader: Reader, name: str, path: str) -> Read:
     """A file that cannot be used costs its own node only."""
-    if stat.S_ISFIFO(_mode(path)) and not path.startswith(_OPEN):
-        return Unanswered(NODE_SCHEMA, name, State.INVALID, "is a pipe, which nothing may ever write to")
+    if not path.startswith(_OPEN) and (mode := _mode(path)):
+        if stat.S_ISFIFO(mode):
+            return Unanswered(NODE_SCHEMA, name, State.INVALID, "is a pipe, which nothing may ever write to")
+        if stat.S_ISCHR(mode) or stat.S_ISSOCK(mode):
+            return Unanswered(NODE_SCHEMA, name, State.INVALID, "is a device or a socket, which may never end")
     try:
         found = reader.file(path)
     except UserError as failure:
