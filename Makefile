@@ -25,7 +25,7 @@ test-fast: $(VENV)/installed-dev ## Run the quick tests: no Docker, GPU, browser
 	$(BIN)/pytest -n $(PROCESSORS) -q --dist loadgroup -m "not (docker or gpu or browser or slow)"
 
 fuzz: $(VENV)/installed-dev ## Give broken and hostile input to all that reads files, for minutes (SEED=... to begin elsewhere)
-	GPUDOCTOR_FUZZ=30 GPUDOCTOR_FUZZ_SEED=$(or $(SEED),1000) $(BIN)/pytest -n $(WORKERS) -q tests/test_fuzz.py tests/test_hostile.py tests/test_redaction_verdicts.py tests/test_text_rules.py
+	GPUDOCTOR_FUZZ=30 GPUDOCTOR_FUZZ_SEED=$(or $(SEED),1000) $(BIN)/pytest -n $(WORKERS) -q tests/test_fuzz.py tests/test_hostile.py tests/test_redaction_verdicts.py tests/test_text_rules.py tests/test_patterns.py
 
 coverage: $(VENV)/installed-dev ## Run the tests and measure coverage, child processes included
 	$(BIN)/pytest -n $(WORKERS) -q --dist loadgroup --cov --cov-report=term

@@ -6,6 +6,7 @@ GPUDOCTOR_FUZZ multiplies their number (`make fuzz`), GPUDOCTOR_FUZZ_SEED begins
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import gzip
 import json
@@ -21,10 +22,11 @@ import pytest
 from each import in_parts
 from test_report import REPORT
 
-from gpudoctor import comparing, doctor, evidence, protocol, redaction
+from gpudoctor import catalog, comparing, doctor, evidence, hanging, protocol, redaction, settings
 from gpudoctor.containers.images import lock
 from gpudoctor.errors import UserError, WorkError
-from gpudoctor.files import baseline, bundle, opening, page, snapshot
+from gpudoctor.files import baseline, bundle, expectation, opening, page, snapshot
+from gpudoctor.knowledge import expectations
 from gpudoctor.lint import files as lint
 from gpudoctor.model import Opened, Report, Snapshot
 from gpudoctor.repair import plan, script
@@ -145,6 +147,52 @@ def test_a_baseline(seed: int, tmp_path: Path) -> None:
     file.write_text(json.dumps(mutating.changed(value, mutating.places(value), by)))
     with contextlib.suppress(*REFUSED):
         baseline.as_text(baseline.read(file))
+
+
+@in_parts("seed", seeds(50), size=5)
+def test_an_expectation(seed: int, tmp_path: Path) -> None:
+    by = random.Random(seed)
+    (tmp_path / "e.yaml").write_text(mutating.text(by.choice(expected()), by))
+    with contextlib.suppress(*REFUSED):
+        judged = dataclasses.replace(machine.load("no-gpu"), expectation=expectation.named(str(tmp_path / "e.yaml")))
+        formats.render("text", doctor.judge(judged, doctor.select(catalog.checks(), "quick", ["expectation"])), judged)
+
+
+@functools.cache
+def expected() -> tuple[str, ...]:
+    kinds = expectations.table().types[:: max(1, len(expectations.table().types) // 20)]
+    return tuple(expectation.dump(kind.expectation) for kind in kinds)
+
+
+@in_parts("seed", seeds(60), size=5)
+def test_settings_of_a_project(seed: int, tmp_path: Path) -> None:
+    by = random.Random(seed)
+    text = '[project]\nname = "x"\n[tool.gpudoctor]\nlevel = "quick"\nredact = true\n'
+    text += '[tool.gpudoctor.ignore]\nxids = { reason = "known", until = 2099-01-31 }\n'
+    (tmp_path / "pyproject.toml").write_text(mutating.text(text, by))
+    with contextlib.suppress(*REFUSED):
+        settings._merged.__wrapped__(((tmp_path / "pyproject.toml", by.random() < 0.5),))
+
+
+@in_parts("seed", seeds(20), size=5)
+def test_a_dump_of_the_flight_recorder(seed: int, tmp_path: Path) -> None:
+    by = random.Random(seed)
+    value, among = recorded()
+    data = json.dumps(mutating.changed(value, among, by)).encode()
+    if by.random() < 0.4:
+        data = mutating.data((HERE / "recorders" / "trace_rank_1").read_bytes(), by)
+    (tmp_path / "trace_rank_0").write_bytes(data)
+    files = (str(tmp_path / "trace_rank_0"), str(HERE / "recorders" / "trace_rank_1"))
+    with contextlib.suppress(*REFUSED):
+        found = hanging.looked(hanging.Asked(None, None, 1, False, False, files), str)
+        found.render("text")
+        snapshot.parse(snapshot.dump(found.snapshot), "it")
+
+
+@functools.cache
+def recorded() -> tuple[Any, list[tuple[Any, ...]]]:
+    value = json.loads((HERE / "recorders" / "trace_rank_0.json").read_text())
+    return value, mutating.places(value)
 
 
 @in_parts("seed", seeds(150))
