@@ -18,6 +18,7 @@ TRANSACTIONAL_ONES = ("opensuse-microos", "opensuse-aeon", "opensuse-kalpa", "op
 FIXED_ONES = ("flatcar", "talos", "cos", "bottlerocket", "steamos")
 BEFORE_TURING = ("Fermi", "Kepler", "Maxwell", "Pascal", "Volta")
 EITHER = ("Turing", "Ampere", "Ada", "Hopper")
+FABRIC_UNNUMBERED_FROM = 580  # since this branch, the names of NVIDIA's Fabric Manager and NSCQ do not contain the branch
 ONLY_OPEN_FROM = 590  # since this branch, every supported GPU works with the open module
 OPEN_SINCE, OPEN_BY_DEFAULT_FROM = 515, 560  # in between, the open module is for data centre boards and experimental on others
 CLOUDS = {"amazon": "aws", "google": "gcp"}

@@ -2,6 +2,7 @@
 
 https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/kernel-modules.html
 https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/advanced-options.html
+https://github.com/NVIDIA/gpu-driver-container/issues/585 (names of Fabric Manager)
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from gpudoctor.fixes.distribution import IMPORT, UNIMPORT, Distribution, Lines
+from gpudoctor.fixes.distribution import FABRIC_UNNUMBERED_FROM, IMPORT, UNIMPORT, Distribution, Lines
 
 REPOSITORY = "https://developer.download.nvidia.com/compute/cuda/repos"
 BUILDER = "sudo dnf install dkms"
@@ -103,8 +104,9 @@ def fabric_manager(host: Distribution) -> Lines:
     """Fabric Manager in exactly the driver's release, even if older; libnvidia-nscq lets tools see the switches."""
     if not host.driver:
         return Lines("")
-    library = f"libnvidia-nscq-{host.branch}" if (host.branch or 0) < 590 else "libnvidia-nscq"
-    manager = "nvidia-fabric-manager" if (host.branch or 0) < 590 else "nvidia-fabricmanager"
+    is_numbered = (host.branch or 0) < FABRIC_UNNUMBERED_FROM
+    library = f"libnvidia-nscq-{host.branch}" if is_numbered else "libnvidia-nscq"
+    manager = "nvidia-fabric-manager" if is_numbered else "nvidia-fabricmanager"
     names = f"{manager}-{host.driver} {library}-{host.driver}"
     return Lines(f"sudo dnf install --allowerasing {names} || sudo dnf downgrade {names}")
 

@@ -2,11 +2,12 @@
 
 https://documentation.suse.com/trd/kubernetes/html/gs_sles-nvidia-gpu/index.html
 https://en.opensuse.org/SDB:NVIDIA_drivers
+https://github.com/NVIDIA/gpu-driver-container/issues/585 (names of Fabric Manager)
 """
 
 from __future__ import annotations
 
-from gpudoctor.fixes.distribution import IMPORT, UNIMPORT, Distribution, Lines
+from gpudoctor.fixes.distribution import FABRIC_UNNUMBERED_FROM, IMPORT, UNIMPORT, Distribution, Lines
 
 REPOSITORY = "https://developer.download.nvidia.com/compute/cuda/repos"
 G07_FROM = 590  # the generation of packages: G06 up to R580
@@ -67,8 +68,9 @@ def libraries(host: Distribution) -> Lines:
 def fabric_manager(host: Distribution) -> Lines:
     if not host.driver:
         return Lines("")
-    library = f"libnvidia-nscq-{host.branch}" if (host.branch or 0) < G07_FROM else "libnvidia-nscq"
-    manager = "nvidia-fabric-manager" if (host.branch or 0) < G07_FROM else "nvidia-fabricmanager"
+    is_numbered = (host.branch or 0) < FABRIC_UNNUMBERED_FROM
+    library = f"libnvidia-nscq-{host.branch}" if is_numbered else "libnvidia-nscq"
+    manager = "nvidia-fabric-manager" if is_numbered else "nvidia-fabricmanager"
     names = f"'{manager}={host.driver}' '{library}={host.driver}'"
     undo = "" if host.has(f"^{manager}$") else f"sudo zypper remove {manager} {library}"
     return Lines(f"sudo zypper install --oldpackage {names}", undo)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpudoctor.fixes import runfile
-from gpudoctor.fixes.distribution import Distribution, Lines
+from gpudoctor.fixes.distribution import FABRIC_UNNUMBERED_FROM, Distribution, Lines
 from gpudoctor.fixes.ubuntu_names import is_maintained, kernel_name, package_branch
 
 REPOSITORY = "https://developer.download.nvidia.com/compute/cuda/repos"
@@ -167,7 +167,7 @@ def fabric_manager(host: Distribution) -> Lines:
     packages = [f"nvidia-fabricmanager-{host.branch}", f"libnvidia-nscq-{host.branch}"]
     if host.source == "distribution" and not (host.is_server and is_maintained(host)):
         return with_fabric_manager(host)
-    if host.source == "nvidia" and host.branch >= PINNED_FROM:
+    if host.source == "nvidia" and host.branch >= FABRIC_UNNUMBERED_FROM and packages[0] not in host.packages:
         packages = ["nvidia-fabricmanager", "libnvidia-nscq"]
     command = f"{UPDATE}sudo apt install --allow-downgrades {exactly(host, *packages)}"
     before = " ".join(f"'{name}={host.packages[name]}'" for name in packages if name in host.packages)

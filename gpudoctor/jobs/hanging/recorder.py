@@ -108,7 +108,9 @@ def _reduced(said: Mapping[str, Any], entries: list[Any]) -> dict[str, Any]:
         kept += done[-LAST:]
         kept += pending if len(pending) <= 2 * PENDING else [*pending[:PENDING], *pending[-PENDING:]]
     for entry in kept:
-        entry["frames"] = [[_text(one["name"])[:200], _text(one["filename"])[:400], _whole(one["line"])] for one in entry["frames"]]
+        entry["frames"] = [
+            [_text(one["name"])[:200], _text(one["filename"])[:400], _whole(one["line"])] for one in entry["frames"]
+        ]
     return {"version": _text(said.get("version"))[:100], "groups": _groups(said, last), "entries": kept}
 
 
