@@ -271,7 +271,8 @@ def _measured(checks: Checks, results: Mapping[str, Result], facts: Facts, taken
     runs = {id: reply.value for id, reply in taken.measured.items() if reply.value and id != "plan"}
     every = [figure for each in figures.values() for figure in each]
     table = models(facts, every)
-    left_alone = tuple(facts.measured.not_measured.values()) if runs and "plan" in taken.measured else ()
+    none: dict[int, str] = {}
+    left_alone = tuple(known(lambda: facts.measured.not_measured, none).values()) if runs and "plan" in taken.measured else ()
     no_seconds: Mapping[str, float] = {}
     return Measurements(
         figures,

@@ -324,3 +324,10 @@ def test_what_facts_cannot_be_made_of_is_tried_once() -> None:
     gone = weakref.ref(facts)
     del facts
     assert gone() is None, "a thousand machines would wait in memory for a collection of garbage"
+
+
+def test_a_plan_of_measurements_that_cannot_be_read_costs_no_report() -> None:
+    taken = machine.load("measurements-crash")
+    plan = replace(taken.measured["plan"], value=None)
+    report = doctor.judge_at_its_level(replace(taken, measured={**taken.measured, "plan": plan}))
+    assert report.measured.left_alone == ()
