@@ -72,3 +72,16 @@ def devcontainers(size: int) -> dict[str, str]:
         "quotes": '{"a": "' + '\\"' * (size // 2),
         "slashes": '{"a": "b"}' + "//" * (size // 2),
     }
+
+
+def scripts(size: int) -> dict[str, str]:
+    run = "docker run --gpus all --shm-size 8g -v /a:/b -e A=$A nvidia/cuda:12.4.1-base-ubuntu22.04 ./a\n"
+    doubling = "".join(f"A{number}=$A{number - 1}$A{number - 1}\n" for number in range(1, size // 20))
+    return {
+        "runs": run * (size // len(run)),
+        "doubling": f"A0=xy\n{doubling}docker run $A{size // 20 - 1}\n",
+        "one long command": "docker run " + "-e A=b " * (size // 7),
+        "continued": "docker run \\\n" * (size // 13),
+        "almost runs": "docker " * (size // 7),
+        "words of one variable": f"A='{'--env a ' * 7000}'\n" + "docker run $A x\n" * (size // 16),
+    }

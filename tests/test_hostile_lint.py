@@ -24,10 +24,16 @@ FILES = [
         ("dockerfile", hostile_lint.dockerfiles(1000)),
         ("compose", hostile_lint.composes(1000)),
         ("devcontainer", hostile_lint.devcontainers(1000)),
+        ("script", hostile_lint.scripts(1000)),
     )
     for name in made
 ]
-MADE = {"dockerfile": hostile_lint.dockerfiles, "compose": hostile_lint.composes, "devcontainer": hostile_lint.devcontainers}
+MADE = {
+    "dockerfile": hostile_lint.dockerfiles,
+    "compose": hostile_lint.composes,
+    "devcontainer": hostile_lint.devcontainers,
+    "script": hostile_lint.scripts,
+}
 
 
 @pytest.mark.slow

@@ -75,7 +75,10 @@ def test_a_folder_is_searched(tmp_path: Path) -> None:
     for name in ("compose.yaml", "f/docker-compose.gpu.yml", "g/compose.override.yaml"):
         written(tmp_path, name, "services:\n  a: {image: b}\n")
     written(tmp_path, ".devcontainer/devcontainer.json", '{"image": "python:3.12"}')
+    written(tmp_path, "run.sh", "docker run a\n")
     for name in (
+        "build.sh",
+        "README.md",
         "Dockerfile.j2",
         "Dockerfile.md",
         ".git/Dockerfile",
@@ -85,7 +88,7 @@ def test_a_folder_is_searched(tmp_path: Path) -> None:
     ):
         written(tmp_path, name, "{% no file to read %}")
     result = lint(tmp_path)
-    assert (result.stdout, result.exit_code) == ("9 files: no GPU faults found\n", 0)
+    assert (result.stdout, result.exit_code) == ("10 files: no GPU faults found\n", 0)
 
 
 def test_standard_input_needs_a_kind() -> None:
@@ -112,7 +115,7 @@ BROKEN = {
     ],
     "compose.yaml": [("a: [", "not a compose file"), ("- a\n", "it has no services"), ("\n", "it is empty")],
     "devcontainer.json": [("[]", "it is not a JSON object"), ('{"a": ', ":1: not a devcontainer.json")],
-    "unknown": [("hello\n", "neither a Dockerfile nor a compose file")],
+    "unknown": [("hello\n", "neither a Dockerfile, a compose file nor a script")],
 }
 
 
@@ -134,7 +137,7 @@ def test_files_that_are_not_there_or_not_text(tmp_path: Path) -> None:
     assert "not UTF-8 text" in lint(latin).stderr
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert "no Dockerfile, compose file or devcontainer.json in this folder" in lint(empty).stderr
+    assert "no Dockerfile, compose file, devcontainer.json or script" in lint(empty).stderr
     assert lint().exit_code == 2
     assert "larger than" in lint("-", "--kind", "dockerfile", text="FROM a\n" * 400_000).stderr
 
@@ -246,6 +249,7 @@ def test_a_report_format_is_refused(tmp_path: Path) -> None:
     [
         *("Dockerfile", "a/Dockerfile.gpu", "x.dockerfile", "Containerfile", "compose.yaml", "docker-compose.gpu.yml"),
         *(".devcontainer/devcontainer.json", "Dockerfile.j2", "Dockerfile.md", "other.yaml", "Dockerfile.dockerignore", "a.json"),
+        *("run.sh", "a/Makefile", "gpu.mk", "README.md", "run.shx", "make"),
     ],
 )
 def test_pre_commit_passes_the_files_that_are_linted(name: str) -> None:

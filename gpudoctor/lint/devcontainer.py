@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from gpudoctor.lint import yaml_lines
 from gpudoctor.lint.bases import Base, base
+from gpudoctor.lint.run_options import Run
+from gpudoctor.lint.run_options import parse as parse_options
+from gpudoctor.lint.shell import Word
 from gpudoctor.lint.yaml_lines import Node, NoYaml
 
 
@@ -24,6 +27,16 @@ class Devcontainer:
     @property
     def arguments(self) -> list[Node]:
         return self.node.at("runArgs").list
+
+    @property
+    def run(self) -> Run:
+        """The container that it starts: its own keys, and the options in runArgs."""
+        words = [Word(item.text, item.line) for item in self.arguments]
+        words += [Word(f"--cap-add={item.text}", item.line) for item in self.node.at("capAdd")]
+        words += [Word(f"--env={name}={node.text}", node.line) for name, node in self.node.at("containerEnv").mapping.items()]
+        if self.node.at("privileged").true:
+            words.append(Word("--privileged", self.node.at("privileged").line))
+        return parse_options(words, "docker", (self.node.at("runArgs") or self.image).line, self.image)
 
     @property
     def asks_for_gpu(self) -> bool:

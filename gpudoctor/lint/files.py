@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gpudoctor.errors import UserError
-from gpudoctor.lint import budget, compose, devcontainer, dockerfile, linting
+from gpudoctor.lint import budget, compose, devcontainer, dockerfile, linting, scripts
 from gpudoctor.lint.instructions import NoDockerfile
 from gpudoctor.lint.model import Fault
 from gpudoctor.lint.yaml_lines import NoYaml
@@ -26,9 +26,12 @@ _NAMES = {
     ),
     "compose": re.compile(r"(?<![\w.-])(?:[\w.-]*[.-])?compose(?:[.-][\w.-]+)?\.ya?ml", re.IGNORECASE),
     "devcontainer": re.compile(r"(?:[\w-]*\.)?devcontainer\.json", re.IGNORECASE),
+    "script": re.compile(r".+\.(?:sh|bash|zsh)", re.IGNORECASE),
+    "makefile": re.compile(r"(?:gnu)?makefile|.+\.mk", re.IGNORECASE),
+    "markdown": re.compile(r".+\.(?:md|markdown)", re.IGNORECASE),
 }
 _NOT_MEANT = re.compile(
-    r".*\.(?: j2 | jinja2? | tmpl | template | in | md | txt | orig | bak | swp | py | sh | dockerignore | json ) | .*~",
+    r".*\.(?: j2 | jinja2? | tmpl | template | in | txt | orig | bak | swp | py | dockerignore | json ) | .*~",
     re.IGNORECASE | re.VERBOSE,
 )
 _SKIPPED = frozenset(
@@ -49,14 +52,26 @@ def search(folder: Path) -> list[Path]:
     found = []
     for here, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in _SKIPPED)
-        found += [Path(here, name) for name in sorted(names) if kind_of_name(name)]
+        found += [Path(here, name) for name in sorted(names) if _is_meant(Path(here, name))]
     return found
 
 
 def kind_of_name(name: str) -> str:
-    """dockerfile, compose, devcontainer, or "" for anything else."""
-    kind = next((kind for kind, pattern in _NAMES.items() if pattern.fullmatch(name)), "")
+    """dockerfile, compose, devcontainer, script, makefile, markdown, or "" for anything else."""
+    kind = next((kind for kind in reversed(_NAMES) if _NAMES[kind].fullmatch(name)), "")
     return "" if kind == "dockerfile" and _NOT_MEANT.fullmatch(name) else kind
+
+
+def _is_meant(path: Path) -> bool:
+    """Whether to lint it as a part of its folder; most scripts and texts start no container."""
+    kind = kind_of_name(path.name)
+    if linting.KINDS.get(kind) != "script":
+        return bool(kind)
+    try:
+        text = _decoded(_bytes(path), str(path))
+    except UserError:
+        return False
+    return scripts.starts_containers(text)
 
 
 def lint(path: Path, kind: str = "") -> Linted:
@@ -71,7 +86,7 @@ def lint_text(text: str, kind: str, name: str, path: Path | None = None) -> Lint
             return Linted(name, linting.lint(kind, parsed, text))
     except (NoDockerfile, NoYaml) as error:
         where = f"{name}:{error.line}" if error.line else name
-        what = {"dockerfile": "Dockerfile", "compose": "compose file", "devcontainer": "devcontainer.json"}[kind]
+        what = {"dockerfile": "Dockerfile", "compose": "compose file", "devcontainer": "devcontainer.json"}.get(kind, kind)
         raise UserError(f"{where}: not a {what}: {error}") from None
     except (RecursionError, MemoryError):
         raise UserError(f"{name}: nested too deeply to be read") from None
@@ -86,6 +101,8 @@ def _parsed(text: str, kind: str, path: Path | None) -> linting.Parsed:
         return dockerfile.parse(text)
     if kind == "devcontainer":
         return devcontainer.parse(text)
+    if linting.KINDS[kind] == "script":
+        return scripts.parse(text, kind)
     if path is None:
         return compose.parse(text)
     return compose.parse(text, lambda name: _beside(path, name), frozenset(_gpu_elsewhere(path)))
@@ -97,7 +114,9 @@ def _kind_of(text: str, name: str) -> str:
         return "dockerfile"
     if re.search(r"^services:", text, re.MULTILINE):
         return "compose"
-    raise UserError(f"{name}: neither a Dockerfile nor a compose file (set its kind with --kind)")
+    if text.startswith("#!") or scripts.starts_containers(text):
+        return "script"
+    raise UserError(f"{name}: neither a Dockerfile, a compose file nor a script (set its kind with --kind)")
 
 
 def _bytes(path: Path) -> bytes:

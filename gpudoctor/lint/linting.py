@@ -6,19 +6,26 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from gpudoctor.lint import catalog, compose, devcontainer, dockerfile
+from gpudoctor.lint import catalog, compose, devcontainer, dockerfile, scripts
 from gpudoctor.lint.model import STATUSES, Fault
 
-KINDS = ("dockerfile", "compose", "devcontainer")
+KINDS = {
+    "dockerfile": "dockerfile",
+    "compose": "compose",
+    "devcontainer": "devcontainer",
+    "script": "script",
+    "makefile": "script",
+    "markdown": "script",
+}  # of file -> the name of the rules' function for it
 _IGNORE = re.compile(r"(?:#|//)\s*gpudoctor:\s*ignore=([\w,\- ]+)")
-Parsed = dockerfile.Dockerfile | compose.Compose | devcontainer.Devcontainer
+Parsed = dockerfile.Dockerfile | compose.Compose | devcontainer.Devcontainer | scripts.Script
 
 
 def lint(kind: str, parsed: Parsed, text: str) -> list[Fault]:
     """Faults in the order of the lines."""
     found: dict[tuple[str, int], Fault] = {}
     for module in catalog.modules():
-        look: Callable[[Any], Iterable[Fault]] | None = getattr(module, kind, None)
+        look: Callable[[Any], Iterable[Fault]] | None = getattr(module, KINDS[kind], None)
         for fault in look(parsed) if look else ():
             found.setdefault((fault.rule.id, fault.line), fault)
     ignored = _ignored(text, _starts(parsed))
@@ -28,6 +35,8 @@ def lint(kind: str, parsed: Parsed, text: str) -> list[Fault]:
 
 def _starts(parsed: Parsed) -> dict[int, int]:
     """Line -> first line of the instruction that it belongs to: a comment above the whole instruction counts too."""
+    if isinstance(parsed, scripts.Script):
+        return parsed.starts
     if not isinstance(parsed, dockerfile.Dockerfile):
         return {}
     steps = [step.instruction for stage in parsed.stages for step in stage.steps]

@@ -58,7 +58,7 @@ def wants_none(service: Service) -> bool:
     words = " ".join(filter(None, (_written(service.node.at("entrypoint")), _written(service.node.at("command")))))
     if _ON_PROCESSOR.search(words) or _CLIENT.search(words) or _stopped(service):
         return True
-    programs = [command.program for command in _commands(service)]
+    programs = [command.program for command in commands(service)]
     return bool(programs) and all(map(_WITHOUT_GPU.fullmatch, programs))
 
 
@@ -77,7 +77,7 @@ def _written(node: Node) -> str:
     return node.text or " ".join(item.text for item in node)
 
 
-def _commands(service: Service) -> Iterator[shell.Command]:
+def commands(service: Service) -> Iterator[shell.Command]:
     """What the service runs, if its file shows it; a list is one command, and the last word of `sh -c` is a script."""
     nodes = [node for key in ("entrypoint", "command") if (node := service.node.at(key))]
     words = [item.text for node in nodes for item in node]

@@ -24,6 +24,7 @@ _EPILOG = """\
 Examples:
   gpudoctor images lint Dockerfile compose.yaml
   gpudoctor images lint .                       all such files below this folder
+  gpudoctor images lint run.sh README.md        their docker run lines
   gpudoctor images lint - --kind dockerfile <Dockerfile
   gpudoctor images lint --ignore cpu-wheel-in-gpu-image .
   gpudoctor images lint --format json . | jq -r '.[].rule'
@@ -79,7 +80,7 @@ def _known(context: click.Context, parameter: click.Parameter, incomplete: str) 
 @options.fail_on
 @click.option(
     "--kind",
-    type=click.Choice(["dockerfile", "compose", "devcontainer"]),
+    type=click.Choice(["dockerfile", "compose", "devcontainer", "script", "makefile", "markdown"]),
     help="Treat the files as this kind, whatever their names.",
 )
 @click.option("--rules", is_flag=True, help="List the rules.")
@@ -110,7 +111,9 @@ def command(
         output.deliver(report.rules_json(known) if form == "json" else report.rules_text(known), destination)
         return
     if not files:
-        raise click.UsageError("Missing argument 'FILE…': a Dockerfile, a compose file, a folder, or - for standard input.")
+        raise click.UsageError(
+            "Missing argument 'FILE…': a Dockerfile, a compose file, a script, a folder, or - for standard input."
+        )
     linted, broken = _linted(files, kind or "")
     linted = [_chosen(file, select, ignore) for file in linted]
     if linted or form != "text":
@@ -186,7 +189,9 @@ def _paths(name: str) -> list[Path | None]:
         return [path]
     found: list[Path | None] = [*files.search(path)]
     if not found:
-        raise UserError(f"{name}: no Dockerfile, compose file or devcontainer.json in this folder")
+        raise UserError(
+            f"{name}: no Dockerfile, compose file, devcontainer.json or script that starts a container in this folder"
+        )
     return found
 
 

@@ -1,1 +1,1 @@
-"""One file per rule or few similar rules: `RULES`, and functions `dockerfile`, `compose`, `devcontainer`: file -> faults."""
+"""One file per rule or few similar rules: `RULES`, and functions named after kinds of files: file -> faults."""

@@ -66,7 +66,7 @@ def compose(file: Compose) -> Iterator[Fault]:
         elif service.complete and not shm and not host and not _mounts_shm(service) and (why := _needs_shm(service)):
             yield SHM.at(service.line, f"{service.name}: {why}, but neither shm_size nor ipc: host is set")
         rdma = next((line for device, line in service.devices.items() if device.startswith("/dev/infiniband")), 0)
-        if rdma and not service.node.at("ulimits", "memlock") and not service.node.at("privileged").true:
+        if rdma and not service.node.at("ulimits", "memlock") and not _may_lock(service):
             yield MEMLOCK.at(rdma, f"{service.name}: /dev/infiniband without ulimits.memlock")
 
 
@@ -94,6 +94,11 @@ def _needs_shm(service: Service) -> str:
         return "several GPUs work together"
     # With one GPU, only training has data loaders; model servers do not need it.
     return service.image.text if service.base.repository.startswith(_WITH_LOADERS) else ""
+
+
+def _may_lock(service: Service) -> bool:
+    added = {item.text.upper().removeprefix("CAP_") for item in service.node.at("cap_add")}
+    return service.node.at("privileged").true or bool({"ALL", "IPC_LOCK"} & added)
 
 
 def _mounts_shm(service: Service) -> bool:

@@ -24,9 +24,9 @@ _LINES = """\
 
 NOT_REQUESTED = Rule(
     id="gpu-not-requested",
-    title="A service that needs a GPU does not request one",
-    why="Neither the image nor NVIDIA_VISIBLE_DEVICES requests a GPU: only a reservation, 'gpus' or the NVIDIA runtime does. "
-    "Unless that runtime is the engine's default, the container starts without a GPU.",
+    title="A container that needs a GPU does not request one",
+    why="Neither the image nor NVIDIA_VISIBLE_DEVICES requests a GPU: only a reservation, 'gpus', --gpus or the NVIDIA runtime "
+    "does. Unless that runtime is the engine's default, the container starts without a GPU.",
     write=_LINES,
     references=(_GUIDE, _SPECIFICATION),
 )
@@ -120,7 +120,7 @@ def needs_gpu(service: Service) -> bool:
 def compose(file: Compose) -> Iterator[Fault]:
     for service in file.services:
         if service.complete and service.name not in file.gpu_elsewhere:
-            yield from _asked(service)
+            yield from requested(service)
         yield from _placed(service)
         yield from _gpus(service)
         for request in service.reservations:
@@ -138,7 +138,8 @@ def devcontainer(file: Devcontainer) -> Iterator[Fault]:
             yield SPLIT.at(argument.line, f'"{argument.text}"', f'"runArgs": [{listed}]')
 
 
-def _asked(service: Service) -> Iterator[Fault]:
+def requested(service: Service) -> Iterator[Fault]:
+    """A service that needs a GPU, or names one, and requests none."""
     visible = service.environment.get("NVIDIA_VISIBLE_DEVICES")
     shown = visible.text if visible else ""
     if service.asks_for_gpu or service.node.at("privileged").true or (visible and shown in ("", "void", "none")):

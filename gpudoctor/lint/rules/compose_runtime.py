@@ -34,7 +34,7 @@ PRIVILEGED = Rule(
     id="privileged-for-gpu",
     title="privileged is used to get a GPU",
     why="It gives the container every device and permission of the host, including GPUs that were not requested, but none of "
-    "the driver's libraries. A reservation provides the GPU and nothing else.",
+    "the driver's libraries. A request provides the GPU and nothing else.",
     write=_RESERVE,
     references=("https://github.com/NVIDIA/nvidia-docker/issues/1083", _GUIDE),
 )
@@ -48,8 +48,8 @@ BY_HAND = Rule(
 )
 OVERRIDDEN = Rule(
     id="visible-devices-overridden",
-    title="NVIDIA_VISIBLE_DEVICES and the reservation name different GPUs",
-    why="For a reservation, the engine sets the variable itself. The value in the file has no effect.",
+    title="NVIDIA_VISIBLE_DEVICES and the request name different GPUs",
+    why="For a reservation or --gpus, the engine sets the variable itself. The value in the file has no effect.",
     write="              device_ids: ['0']",
     references=("https://github.com/moby/moby/blob/master/daemon/nvidia_linux.go",),
 )
@@ -100,7 +100,7 @@ def _privileged(service: Service) -> Iterator[Fault]:
         return
     wants = needs_gpu(service) or "NVIDIA_VISIBLE_DEVICES" in service.environment
     if wants and not service.asks_for_gpu:
-        yield PRIVILEGED.at(privileged.line, f"{service.name}: privileged, but no GPU is reserved")
+        yield PRIVILEGED.at(privileged.line, f"{service.name}: privileged, but no GPU is requested")
 
 
 def _by_hand(service: Service) -> Iterator[Fault]:

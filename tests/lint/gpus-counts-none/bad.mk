@@ -1,0 +1,4 @@
+GPU ?= 0
+run:
+	# expect: gpus-counts-none
+	@docker run --rm --gpus $(GPU) -v $$PWD:/work me/x
