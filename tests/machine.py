@@ -147,8 +147,9 @@ def multiply(replies: dict[str, Reply], count: int) -> None:
         replies[f"nvml:gpu{index}"] = Reply("ok", dict(gpu, UUID=uuid, MinorNumber=index, PciInfo=pci))
         replies[f"cuda:context{index}"] = context
         devices.append(dict(device, handle=index, uuid=uuid, bus_id=bus_id))
-        found[bus_id] = functions[first]
-        nodes = {**nodes, f"/dev/nvidia{index}": dict(nodes["/dev/nvidia0"], minor=index)}
+        if first in functions:  # WSL has neither these nor device nodes
+            found[bus_id] = functions[first]
+            nodes = {**nodes, f"/dev/nvidia{index}": dict(nodes["/dev/nvidia0"], minor=index)}
     others = {address: function for address, function in functions.items() if function["class"] >> 8 not in (0x0300, 0x0302)}
     replies["pci"] = Reply("ok", dict(replies["pci"].value, functions={**others, **found}))
     replies["devices"] = Reply("ok", nodes)

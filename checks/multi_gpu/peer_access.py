@@ -10,7 +10,8 @@ cards of the Ada generation also the driver: 525.60 to 525.85 offer access over 
 
 Known exceptions
 "Chipset not supported" and "GPU not supported" between cards without NVLink are normal: GeForce cards since Ada have no
-peer-to-peer access, and many virtual machines and boards do not allow it. GPUs with MIG on do not have it either.
+peer-to-peer access, and many virtual machines and boards do not allow it. GPUs with MIG on do not have it either. Under WSL2,
+NVML does not report it.
 
 References
 https://github.com/NVIDIA/nccl-tests/issues/117
@@ -26,7 +27,7 @@ from packaging.version import Version
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.gpu_records import NvLink
-from gpudoctor.facts.known import supported
+from gpudoctor.facts.known import known, supported
 from gpudoctor.fixes.common import install_on, look
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status, Unavailable
 
@@ -86,6 +87,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
     if facts.nvml.count < 2:
         raise Skip("there is only one GPU")
     yield from judge_geforce(facts)
+    if not facts.nvml.p2p and known(lambda: facts.system.wsl) == 2:
+        raise Skip("under WSL2, NVML does not report which GPUs have access to each other; peer-transfers measures it")
     if not facts.nvml.p2p:
         raise Unavailable("NVML does not report which GPUs have access to each other")
     gpus = facts.nvml.gpus

@@ -14,7 +14,8 @@ the two, this is reported as the cause.
 
 Known exceptions
 In a virtual machine, which does not show the real path, pairs that are not below one switch are shown and not judged. So are
-reads by kernels (level full) and copies of 4 B. peer-access says why a pair lacks access. A program with one GPU has no peers.
+reads by kernels (level full) and copies of 4 B, and all pairs under WSL2, which shows no path at all. peer-access says why a pair
+lacks access. A program with one GPU has no peers.
 
 References
 https://github.com/NVIDIA/nvbandwidth
