@@ -1,17 +1,17 @@
 """Several GPUs work together under WSL2: NCCL and the Windows driver support it.
 
 What it means
-NCCL moves data between GPUs, and its ranks share memory of the GPUs by CUDA IPC. Under WSL2 both came later than CUDA itself. Older
-ones fail when they start, with "unhandled system error" or "unhandled cuda error", or hang.
+NCCL moves data between GPUs, and its ranks share memory of the GPUs by CUDA IPC. Under WSL2 both came later than CUDA itself.
+Older ones fail when they start, with "unhandled system error" or "unhandled cuda error", or hang.
 
 How it is judged
-With at least two GPUs, NVIDIA's guide for WSL requires NCCL 2.12 or later, and Windows driver R510 or later for CUDA IPC. The release
-of NCCL is that of its wheel in the examined Python, or of the system's libnccl.
+With at least two GPUs, NVIDIA's guide for WSL requires NCCL 2.12 or later, and Windows driver R510 or later for CUDA IPC. The
+release of NCCL is that of its wheel in the examined Python, or of the system's libnccl.
 
 Known exceptions
 Under WSL2, NVML shows neither the links between GPUs nor who may access whose memory, so peer-access cannot judge them, and
-users report that NVLink is not used. peer-transfers and all-reduce measure what the connection carries; without a known path it is
-shown and not judged. A PyTorch that contains NCCL does not show its release.
+users report that NVLink is not used. peer-transfers and all-reduce measure what the connection carries; without a known path it
+is shown and not judged. A PyTorch that contains NCCL does not show its release.
 
 References
 https://docs.nvidia.com/cuda/wsl-user-guide/index.html
