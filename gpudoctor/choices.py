@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 Level = Literal["quick", "standard", "full"]
-Format = Literal["text", "html", "markdown", "json", "junit", "sarif", "prometheus"]
+Format = Literal["text", "html", "markdown", "json", "junit", "sarif", "prometheus", "otlp"]
 Project = Literal["github", "pytorch", "vllm", "nccl", "cupy", "toolkit", "driver"]
 
 LEVELS: tuple[Level, ...] = get_args(Level)

@@ -51,6 +51,14 @@ def test_prometheus_can_be_read(report: Report) -> None:
     for samples in families.values():
         labels = [tuple(sorted(sample.labels.items())) for sample in samples]
         assert len(labels) == len({*labels})
+    [line] = formats.render("otlp", report).splitlines()
+    [resource] = json.loads(line)["resourceMetrics"]
+    [scope] = resource["scopeMetrics"]
+    points = {metric["name"]: metric["gauge"]["dataPoints"] for metric in scope["metrics"]}
+    assert {name: len(found) for name, found in points.items()} == {
+        name: len(samples) for name, samples in families.items() if samples
+    }
+    assert all(point["timeUnixNano"].isdecimal() for found in points.values() for point in found)
 
 
 def cases(report: Report) -> dict[str, ElementTree.Element]:
@@ -99,7 +107,15 @@ def test_prometheus_has_the_figures() -> None:
 
 @each(
     ("name", "form"),
-    [("a.html", "html"), ("A.MD", "markdown"), ("a.xml", "junit"), ("a.sarif", "sarif"), ("a.prom", "prometheus"), ("a", None)],
+    [
+        ("a.html", "html"),
+        ("A.MD", "markdown"),
+        ("a.xml", "junit"),
+        ("a.sarif", "sarif"),
+        ("a.prom", "prometheus"),
+        ("a.otlp", "otlp"),
+        ("a", None),
+    ],
 )
 def test_a_file_is_named_by_what_it_holds(name: str, form: str | None) -> None:
     assert formats.of(Path(name)) == form
@@ -120,6 +136,11 @@ def test_an_ending_of_something_else_is_refused_before_the_work(
 @each("name", ["report", "job.log", "a.TEXT", "slurm.out", ".hidden", "/dev/null", "/dev/stdout"])
 def test_a_name_that_asks_for_no_format_is_of_any(name: str) -> None:
     assert formats.named(Path(name)) is None
+
+
+def test_otlp_is_one_line_also_when_redacted() -> None:
+    written = run("report", str(MACHINE), "--format", "otlp", "--redact").stdout
+    assert (written.count("\n"), written[-2:]) == (1, "}\n")
 
 
 def test_a_format_that_was_chosen_goes_into_a_file_of_any_name(tmp_path: Path) -> None:

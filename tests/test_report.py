@@ -241,12 +241,14 @@ def test_schema_refuses_another_shape() -> None:
 NOTE = "Note: The power limit is below its default (GPUs 0, 1 and 2: 320 W instead of 450 W). More: gpudoctor explain power-limit"
 
 
-@each("format", ["text", "html", "markdown", "json", "junit", "sarif", "prometheus"])
+@each("format", ["text", "html", "markdown", "json", "junit", "sarif", "prometheus", "otlp"])
 def test_a_note_is_not_counted(format: str) -> None:
     healthy = replace(HEALTHY, checks=(*HEALTHY.checks, Result("power", Status.PASS, limited(0).message, area="health")))
     assert words.headline(healthy) == words.headline(replace(healthy, notes=()))
     shown, without = formats.render(format, healthy), formats.render(format, replace(healthy, notes=()))
-    said = {"json": '"notes": [', "sarif": '"level": "note"', "junit": limited(0).message, "prometheus": ""}.get(format, NOTE)
+    said = {"json": '"notes": [', "sarif": '"level": "note"', "junit": limited(0).message, "prometheus": "", "otlp": ""}.get(
+        format, NOTE
+    )
     assert " ".join(said.split()) in " ".join(shown.split())
     assert shown.count("warn") == without.count("warn")
 

@@ -33,7 +33,8 @@ class Redacted:
         """Redacts a rendered text once more, except for scripts and packed data in a page, which would break."""
         if text.startswith("{"):
             plain = changed(msgspec.json.decode(text), self._texts.again)
-            return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
+            is_a_line = "\n" not in text.rstrip("\n")  # it may be appended to a file of lines
+            return msgspec.json.format(msgspec.json.encode(plain), indent=-1 if is_a_line else 2).decode() + "\n"
         parts = _NO_TEXT.split(text)
         parts[::2] = ["\n".join(map(self._texts.again, part.split("\n"))) for part in parts[::2]]
         return "".join(parts)

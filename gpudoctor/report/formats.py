@@ -29,6 +29,7 @@ FORMATS: dict[choices.Format, Format] = {
     "junit": Format((".xml",), "CI systems"),
     "sarif": Format((".sarif",), "code scanning"),
     "prometheus": Format((".prom",), "node_exporter's textfile collector"),
+    "otlp": Format((".otlp",), "OpenTelemetry's collector"),
 }
 OF_TEXTS = (".log", ".text", ".out", ".err")  # of any format that people read
 PACKED = (".tar.gz", ".tgz")  # how the name of a bundle ends

@@ -39,6 +39,10 @@ class _Metrics(Collector):
         yield from _watched(report)
 
 
+def metrics(report: Report) -> Iterator[GaugeMetricFamily]:
+    return _Metrics(report).collect()
+
+
 def render(report: Report) -> str:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Metrics(report))
