@@ -288,7 +288,7 @@ def test_the_page_escapes_what_nodes_say(tmp_path: Path) -> None:
 
 def test_two_days_differ_in_what_was_planted(planted: tuple[Path, dict[str, set[str]]], tmp_path: Path) -> None:
     folder, faults = planted
-    names = sorted(faults["older driver"]) + sorted(faults["NVLink down"])
+    names = [name for fault in ("older driver", "NVLink down", "power limit") for name in sorted(faults[fault])]
     old, new = tmp_path / "old", tmp_path / "new"
     for day, change in ((old, False), (new, True)):
         day.mkdir()
@@ -300,6 +300,8 @@ def test_two_days_differ_in_what_was_planted(planted: tuple[Path, dict[str, set[
     told = {(change["kind"], change["what"]): set(change["names"]) for change in json.loads(done.stdout)["changes"]}
     assert done.exit_code == 1
     assert told["worse", "GPU 5: An NVLink is down (nvlink-link-down)"] == faults["NVLink down"]
+    low = "GPUs 0–7: A GPU's power limit is below its default (sw-power-cap-low-limit)"
+    assert told["worse", low] == faults["power limit"]
     assert told["changed", "driver 580.159.04 → 580.95.05"] == faults["older driver"]
     assert told["changed", "added"] == {"later"}
     assert "sound" not in set().union(*told.values())

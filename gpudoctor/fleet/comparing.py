@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpudoctor.fleet.grouping import STATES
-from gpudoctor.fleet.model import TITLES, Fleet, Measured, Node, State
+from gpudoctor.fleet.grouping import STATES, ranges
+from gpudoctor.fleet.model import TITLES, Fleet, Measured, Node, Problem, State
 from gpudoctor.fleet.nodesets import folded
 from gpudoctor.judging.measured.shortfalls import digits
 from gpudoctor.model import Status
@@ -98,16 +98,29 @@ def _of_version(name: str, old: str, new: str) -> Told:
 
 def _of_problems(old: Node, new: Node) -> Iterator[Told]:
     before, after = ({(each.id, each.gpu): each for each in node.problems} for node in (old, new))
-    for place, problem in after.items():
-        if place not in before:
-            yield "worse", f"{_gpu(problem.gpu)}{problem.title} ({problem.id})", problem.status
-    for place, problem in before.items():
-        if place not in after:
-            yield "better", f"{_gpu(problem.gpu)}no longer: {problem.title} ({problem.id})", Status.PASS
+    for problem, gpus in _new(after, before):
+        yield "worse", f"{_gpus(gpus)}{problem.title} ({problem.id})", problem.status
+    for problem, gpus in _new(before, after):
+        yield "better", f"{_gpus(gpus)}no longer: {problem.title} ({problem.id})", Status.PASS
 
 
-def _gpu(gpu: int | None) -> str:
-    return "" if gpu is None else f"GPU {gpu}: "
+Place = tuple[str, int | None]
+
+
+def _new(these: Mapping[Place, Problem], those: Mapping[Place, Problem]) -> Iterator[tuple[Problem, list[int]]]:
+    """Those of these that the others lack, each once with its GPUs."""
+    found: dict[tuple[str, bool, Status], tuple[Problem, list[int]]] = {}
+    for place, problem in these.items():
+        if place not in those:
+            gpus = found.setdefault((problem.id, problem.gpu is None, problem.status), (problem, []))[1]
+            gpus += [] if problem.gpu is None else [problem.gpu]
+    yield from found.values()
+
+
+def _gpus(gpus: Sequence[int]) -> str:
+    if not gpus:
+        return ""
+    return f"GPU{'s' * (len(gpus) > 1)} {ranges(sorted(gpus))}: "
 
 
 def _of_figures(old: Iterable[Measured], new: Iterable[Measured]) -> Iterator[Told]:
@@ -121,4 +134,4 @@ def _of_figures(old: Iterable[Measured], new: Iterable[Measured]) -> Iterator[To
         if ratio < ENOUGH or ratio > 1 / ENOUGH:
             values = f"{digits(known.value)} → {digits(figure.value)} {figure.unit}"
             kind, status = ("worse", Status.WARN) if ratio < 1 else ("better", Status.PASS)
-            yield kind, f"{_gpu(figure.gpu)}{figure.what}: {values}", status
+            yield kind, f"{_gpus([] if figure.gpu is None else [figure.gpu])}{figure.what}: {values}", status

@@ -103,11 +103,12 @@ def _words(item: Item, gpus: Mapping[str, tuple[int, ...]]) -> str:
     numbers = set(gpus.values())
     if len(numbers) != 1 or not (found := next(iter(numbers))) or re.search(r"\bGPU \d", item.words):
         return item.words
-    said = f"GPU {found[0]}" if len(found) == 1 else f"GPUs {_ranges(found)}"
+    said = f"GPU {found[0]}" if len(found) == 1 else f"GPUs {ranges(found)}"
     return f"{said}: {item.words}"
 
 
-def _ranges(numbers: Sequence[int]) -> str:
+def ranges(numbers: Sequence[int]) -> str:
+    """In words, of ascending numbers."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and number == parts[-1][-1] + 1:
