@@ -78,7 +78,8 @@ def _must_be_plain(text: bytes, path: Path) -> None:
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > _MOST_LEVELS or isinstance(event, yaml.AliasEvent):
                 what = "an alias" if isinstance(event, yaml.AliasEvent) else f"more than {_MOST_LEVELS} levels"
-                raise UserError(f"{path} is not an expectation: it has {what} in line {event.start_mark.line + 1}")
+                line = event.start_mark.line + 1 if event.start_mark else 1
+                raise UserError(f"{path} is not an expectation: it has {what} in line {line}")
     except yaml.YAMLError as failure:
         raise ValueError(failure) from None
 
