@@ -12,7 +12,7 @@ if __name__ == "__main__":
     place = device()
     size = 8192 if place.type == "cuda" else 64
     model = torch.nn.Linear(size, size).to(place)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6, fused=True)
     scaler = torch.amp.GradScaler(place.type)
     batch = 100 * torch.randn(size, size, device=place)
     applied, started = [], time.monotonic()

@@ -69,7 +69,8 @@ def judge(facts: Facts) -> Iterator[Finding]:
         place = f"{most['file']}:{most.get('line')}" if most.get("file") else str(most.get("function"))
         reason = most["reason"][:MOST_WORDS]
         said = f"{len(found)} compilations in the profiled steps{where(rank)}, {spent:.1f} s, the last of {place}: {reason}"
-        yield RECOMPILES.found(said, evidence(rank, rank.gap("compiling"), compilations=len(found), reason=reason))
+        lost_again = min(rank.gap("compiling"), rank.of_window(spent))
+        yield RECOMPILES.found(said, evidence(rank, lost_again, compilations=len(found), reason=reason))
     if breaks := rank.graph_breaks:
         waiting = rank.gap("launching") + rank.gap("python")
         first = max(breaks, key=lambda reason: breaks[reason])[:MOST_WORDS]

@@ -71,7 +71,7 @@ SMALL = Problem(
 def judge(facts: Facts) -> Iterator[Finding]:
     sizes = {gpu: gpu.bar1_total_mib for gpu in facts.nvml.gpus if is_judged(gpu)}
     if not sizes:
-        raise Skip("no GPU shows a BAR1 of its own")
+        raise Skip("no GPU shows the size of its BAR1")
     yield from for_each(sizes, partial(judge_gpu, sizes))
 
 

@@ -14,9 +14,8 @@ At level full, the time of NCCL's own function, without torch, is shown too.
 Known exceptions
 If NVLink connects only some of the GPUs, the bandwidth is shown and not judged. Reduction in the switches (NVLS) can be
 faster than the links. Under WSL2, NVML shows no links, so the bandwidth is not judged; wsl-nccl judges NCCL and the driver.
-Without NVLink, host memory is the usual path, and an RDMA network card may be faster: both are judged
-by their speed alone. If NCCL_DEBUG is set, NCCL's log may go elsewhere; the path is then unknown. Without torch, or with one
-GPU, the check is skipped.
+Without NVLink, host memory is the usual path, and an RDMA network card may be faster: both are judged by their speed alone. If
+NCCL_DEBUG is set, NCCL's log may go elsewhere; the path is then unknown. Without torch, or with one GPU, the check is skipped.
 
 References
 https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md

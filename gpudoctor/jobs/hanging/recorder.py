@@ -141,7 +141,7 @@ def _ranks(said: Any) -> list[int]:
 
 
 def _text(said: Any) -> str:
-    """Of a text or a number. Containers have none: in a pickle, a few can stand for any number of them."""
+    """Of a text or a number; "" of a container: in a pickle, a few can stand for any number of them."""
     return str(said) if isinstance(said, (str, int, float)) else ""
 
 

@@ -147,6 +147,14 @@ def _gaps(gaps: Intervals, host: Host) -> dict[str, float]:
     return found
 
 
+def with_compilations(gaps: Mapping[str, float], seconds: float) -> dict[str, float]:
+    """torch counts the seconds of its compilations, also where it marked none: the host seems to launch or to run Python then."""
+    other = gaps["launching"] + gaps["python"]
+    more = min(max(0.0, seconds - gaps["compiling"]), other)
+    kept = {name: round(gaps[name] * (1 - more / other), 9) for name in ("launching", "python")} if other else {}
+    return {**gaps, **kept, "compiling": round(gaps["compiling"] + more, 9)}
+
+
 def _with(gaps: Intervals, calls: Intervals) -> Intervals:
     """The gaps in which one of some calls was made: they last until the next work is launched."""
     found, place = [], 0

@@ -154,6 +154,8 @@ def of_trace(trace: Path, about: Mapping[str, Any]) -> dict[str, Any]:
     detail = trace.with_name(trace.name.replace("trace-", "detail-"))
     if detail != trace and detail.exists() and isinstance(about.get("detail"), dict):
         found = detailed.added(found, reduced.profile(rows.read(Trace(detail)), about["detail"]))
+    compilations = (about.get("compiled") or {}).get("in_window") or ()
+    found["gaps_s"] = reduced.with_compilations(found["gaps_s"], sum(float(one.get("seconds") or 0) for one in compilations))
     allocations = memory.profile((about.get("detail") or about).get("allocations"))
     return {**kept, **found, **({"allocations": allocations} if allocations else {})}
 
