@@ -29,6 +29,7 @@ Kind = Literal[
     "nvenc",
     "nvrtc",
     "nvjitlink",
+    "optix",
 ]
 
 _NUMBER = r"(?P<number>\d{1,6})"
@@ -45,6 +46,7 @@ _NAMES = {
     "nvenc": "nv_enc_(?:success|err)",
     "nvrtc": "nvrtc_(?:success|error)",
     "nvjitlink": "nvjitlink_(?:success|error)",
+    "optix": "optix_error_",
 }
 _SIGNED = _IS.replace("[-_", "[_")  # NPP's errors are negative
 _HEX = r"0x[0-9a-f]{1,8}"
@@ -83,7 +85,8 @@ _IN_A_SENTENCE = re.compile(
     \bS?Xid[ :#=_-]*\d{1,6}\b
     | \b(?:CUDA|NVML)\ error[ :#=(]*\d{1,6}\b
     | \b(?:CUDA_ERROR|NVML_ERROR|CUDNN_STATUS|CUBLAS_STATUS|NV_ERR|CUPTI_ERROR|NVPA_STATUS|CUSOLVER_STATUS|CUSPARSE_STATUS
-      |CURAND_STATUS|NVJPEG_STATUS|NV_ENC_ERR|NVRTC_ERROR|NVJITLINK_ERROR)_\w+
+      |CURAND_STATUS|NVJPEG_STATUS|NV_ENC_ERR|NVRTC_ERROR|NVJITLINK_ERROR
+      |OPTIX_ERROR)_\w+
     | \bcudaError[A-Z]\w+
     | \bnccl[A-Z]\w+
     """,

@@ -34,6 +34,7 @@ NAMES = {
     "nvenc": "NVENC status",
     "nvrtc": "NVRTC result",
     "nvjitlink": "nvJitLink result",
+    "optix": "OptiX result",
 }
 LIBRARIES = library_codes.LibraryTable.__struct_fields__
 SPOKEN: tuple[Kind, ...] = ("xid", "cuda", "nvml", "nvidia-smi", "nccl", "sxid", "exit")

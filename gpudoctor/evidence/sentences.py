@@ -15,6 +15,7 @@ _QUOTE = re.compile(
     """,
     re.VERBOSE,
 )
+_PATH = re.compile(r"(?:[A-Za-z]:|~|\.{1,2})?[\\/][^\s:]*")
 _BEFORE_QUOTE = re.compile(r"(?:^|[\w)%,.;?!]) $|^\s*$")
 _GOES_ON = re.compile(r",? [a-zà-ÿ]+ [a-zà-ÿ]+")
 _OPTION = re.compile(r"\s-{1,2}\w[\w-]*[ =]?[\"'`]")
@@ -25,7 +26,7 @@ _PLAIN = re.compile(r"\b[a-zà-ÿа-я]{1,}\b")
 _OF_PROGRAM = re.compile(
     r"""
     \d\d:\d\d:\d\d | ^\s*\S*(?:Error|Exception|error|warning|fatal|WARN\w*|ERROR|FATAL|E\d{4}|W\d{4})\b\S*\s?: | \w=["'\w/]
-    | \bNCCL\ (?:WARN|INFO)\b
+    | \bNCCL\ (?:WARN|INFO)\b | \(\d+\):\ (?:catastrophic\ )?(?:error|warning)
     | ^\s*\{
     | \b(?:daemon:|runc|kubelet|stderr|stdout|exit\ status|rpc|OCI|desc)(?!\w) | \S:\d+\b | ^\s*File\ | \w\[\d+\]
     | ^(?![QA]:)\S+:\s | ^(?:cannot|could\ not|failed|unable|docker|nvidia|no|unknown|invalid|unsupported)\b
@@ -81,6 +82,7 @@ _LOGGED = re.compile(
     | ^\s*\"[\w-]+\":[ ]
     | \b(?:ERROR|FATAL|WARN\w*|E\d{4})\b
     | \w\[\d+\]
+    | \blevel=\w
     """,
     re.VERBOSE,
 )
@@ -169,7 +171,8 @@ def _quotes(line: str) -> bool:
     words = len(_PLAIN.findall(around))
     if _ASKS.match(line):
         return True
-    quotes = [match for match in _QUOTE.finditer(line) if len(match[0].split()) > 1 or len(match[0]) > 24]
+    found = [match for match in _QUOTE.finditer(line) if not _PATH.fullmatch(match[0][1:-1])]
+    quotes = [match for match in found if len(match[0].split()) > 1 or len(match[0]) > 24]
     if not quotes:
         return words >= LEAST_WORDS + 2 and bool(_CODE_NAME.search(around))
     return words >= LEAST_WORDS and all(

@@ -22,6 +22,7 @@ class LibraryTable(Table, frozen=True):
     nvenc: tuple[Error, ...]
     nvrtc: tuple[Error, ...]
     nvjitlink: tuple[Error, ...]
+    optix: tuple[Error, ...]
 
 
 @cache

@@ -40,6 +40,7 @@ CAUSES: Mapping[str, tuple[str, ...]] = {
     "cdi-folder-not-searched": ("cdi-device-unresolvable", "cdi-spec-missing", "cdi-device-unknown"),
     "cdi-spec-not-readable": ("cdi-spec-missing", "cdi-device-unresolvable"),
     "compositor-uses-other-card": ("render-node-not-accessible",),
+    "container-driver-capabilities-missing": ("codec-not-on-this-gpu", "encoder-setting-not-supported"),
     "container-no-gpus-flag": ("cuda-library-not-found", "jetson-generic-wheel"),
     "container-without-uvm-node": ("cuda-init-failed", "nvidia-uvm-missing", "framework-sees-no-gpu", "program-ignores-gpu"),
     "cuda-999-after-suspend": ("cuda-init-failed",),

@@ -22,6 +22,7 @@ _CALLED = {
     "nvjpeg": r"nvjpeg[A-Z]\w*|nvJPEG",
     "nvenc": r"nvEnc[A-Z]\w*|NvEnc\w*|NVENC|OpenEncodeSessionEx",
     "nvrtc": r"nvrtc[A-Z]\w*|NVRTC",
+    "optix": r"optix[A-Z]\w*|OptiX|Optix",
     "nvjitlink": r"nvJitLink[A-Z]\w*|nvJitLink",
     "nvml": r"nvml[A-Z]\w*|NVML",
     "cublas": r"cublas[A-Z]\w*|cuBLAS",
@@ -39,6 +40,13 @@ _NUMBER = re.compile(
     | \bfailed[:\ ]{1,2}\(?(?P<bare>-?\d{1,5})\)?\s*$
     """,
     re.IGNORECASE | re.VERBOSE,
+)
+_SPOKEN = re.compile(
+    r"""
+    \b(?:CUDA|Cuda|cuda)\ (?:driver\ |runtime\ |API\ )?(?:[Ee]rror|ERROR|failure)(?:\ (?:code|number|no\.?))?[\ :=\#(]{1,3}
+    (?P<number>[1-9]\d{0,2})\b(?![.:]\d)
+    """,
+    re.VERBOSE,
 )
 _FARTHEST = 90  # characters between a call and its number
 
@@ -61,6 +69,8 @@ def _named(text: Text) -> Iterator[tuple[int, str]]:
 
 
 def _name(line: str) -> str:
+    if (spoken := _SPOKEN.search(line)) and (name := _of_library("cuda", int(spoken["number"]))):
+        return name
     for call in _CALL.finditer(line):
         found = _NUMBER.search(line, call.end(), call.end() + _FARTHEST)
         if found and (name := _of_library(call.lastgroup or "", int(found["number"] or found["bare"]))):
@@ -71,5 +81,5 @@ def _name(line: str) -> str:
 def _of_library(library: str, code: int) -> str:
     if library in library_codes.LibraryTable.__struct_fields__:
         return library_codes.name_of(library, code)
-    rows = getattr(errors.table(), library)
-    return next((row.name for row in rows if row.code == code != 0), "")
+    row = next((row for row in getattr(errors.table(), library) if row.code == code != 0), None)
+    return " ".join(filter(None, (row.name, row.text))) if row else ""

@@ -18,7 +18,7 @@ from gpudoctor.judging.texts.blocked import by_firewall
 from gpudoctor.judging.texts.causes import OF_MODULE
 from gpudoctor.judging.texts.forced import by_variable
 from gpudoctor.judging.texts.named import with_cause, with_ways_there
-from gpudoctor.judging.texts.rules.elsewhere import for_guest
+from gpudoctor.judging.texts.rules.elsewhere import for_guest, with_driver
 from gpudoctor.judging.texts.rules.said import passages, with_ways_of_wsl
 from gpudoctor.model import Confidence, Finding
 
@@ -66,7 +66,7 @@ def weighed(finding: Finding, shown: tuple[str, ...], facts: Facts) -> Finding:
 
 def _closer(finding: Finding, facts: Facts) -> Finding:
     """With the cause and the ways that other words of the text point to."""
-    finding = for_guest(with_ways_there(with_cause(finding, facts), facts), facts)
+    finding = with_driver(for_guest(with_ways_there(with_cause(finding, facts), facts), facts), facts)
     return by_firewall(by_variable(circumstances.told(finding, facts), facts), facts)
 
 

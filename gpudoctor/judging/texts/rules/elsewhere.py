@@ -117,6 +117,80 @@ def adapter_not_in_container(facts: Facts) -> Iterator[Finding]:
         yield replace(problem, fixes=(*inside, problem.fixes[0])).found(words, {"said": failed[0]}, confidence=Confidence.LIKELY)
 
 
+_SMI_FAILS = re.compile(
+    r"""
+    nvidia-smi:?\ (?:command\ )?not\ found | NVIDIA-SMI\ (?:has\ failed|couldn't) | nvidia-smi.{0,20}\bfails?\b
+    """,
+    re.VERBOSE,
+)
+_NIXOS = re.compile(r"\b[Nn]ixOS\b|/nix/store|nix-shell|\bflake\b")
+_IN_DOCKER = re.compile(
+    r"""
+    \brunning\ on\ this\ host\ \((?P<id>[0-9a-f]{12})\) | \broot@(?P<prompt>[0-9a-f]{12}):
+    """,
+    re.VERBOSE,
+)
+_GPUS_ASKED = re.compile(
+    r"""
+    --gpus[=\ ] | --runtime[=\ ]nvidia | nvidia-docker | \bgpus:\ all\b | capabilities:\ \[.?gpu
+    """,
+    re.VERBOSE,
+)
+OF_NIXOS = Fix(
+    "On NixOS: lead the program to the driver's libraries, which no default path has",
+    "export LD_LIBRARY_PATH=/run/opengl-driver/lib:$LD_LIBRARY_PATH",
+    where="shell",
+    kind="set",
+)
+
+
+def with_driver(finding: Finding, facts: Facts) -> Finding:
+    """A program finds no driver, and the text says that nvidia-smi works: then the driver is there, and libcuda is not found."""
+    text = "\n".join(passages(facts))
+    if finding.problem.id == "no-driver-found" and (inside := _IN_DOCKER.search(text)) and not _GPUS_ASKED.search(text):
+        problem = facts.problems["container-no-gpus-flag"]
+        evidence = {**finding.evidence, "host_name": inside["id"] or inside["prompt"]}
+        words = f"{finding.message}, in a container (host name {inside['id'] or inside['prompt']}) without the driver's files"
+        return replace(finding, problem=problem, message=words, evidence=evidence, confidence=Confidence.LIKELY)
+    if finding.problem.id != "no-driver-found" or not _SMI_WORKS.search(text) or _SMI_FAILS.search(text):
+        return finding
+    if _CONTAINER.search(text) or facts.shown.is_windows or _WSL.search(text):
+        return finding
+    problem = facts.problems["cuda-driver-library-missing"]
+    problem = replace(problem, fixes=(OF_NIXOS,)) if _NIXOS.search(text) else problem
+    evidence = {name: value for name, value in finding.evidence.items() if name not in ("could_be", "decide")}
+    words = f"{finding.message}, although nvidia-smi works: it does not find libcuda"
+    return replace(finding, problem=problem, message=words, evidence=evidence, causes=(problem.id, *finding.causes[1:]))
+
+
+_NO_ENCODER = re.compile(
+    r"""
+    (?:OpenEncodeSessionEx|nvEncOpenEncodeSession\w*)[^\n]{0,80}(?:unsupported\ device|error\ [12]\b)
+    | NV_ENC_ERR_UNSUPPORTED_DEVICE
+    | No\ NVENC\ capable\ devices\ found | could\ not\ query\ \w+\ decoder\ capability
+    """,
+    re.VERBOSE,
+)
+_OUTSIDE = re.compile(
+    r"""
+    \b(?:works?|working|fine|ok|succe\w+|runs?)\b[^.\n]{0,40}\b(?:outside|on\ the\ host|natively|bare\ metal|without\ docker)\b
+    | \b(?:outside|on\ the\ host|bare\ metal)\b[^.\n]{0,50}\b(?:works?|fine|ok|succe\w+|runs?)\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_CAPABLE = re.compile(r"NVIDIA_DRIVER_CAPABILITIES[=: ]+\S*(?:all|video)")
+
+
+def engines_not_in_container(facts: Facts) -> Iterator[Finding]:
+    """A media engine that works on the host fails in a container, which got no capability for it."""
+    text = "\n".join(passages(facts))
+    failed = _NO_ENCODER.search(text)
+    if failed and _CONTAINER.search(text) and _OUTSIDE.search(text) and not _CAPABLE.search(text):
+        words = "the encoder works outside the container and fails in it, where the video libraries of the driver are missing"
+        problem = facts.problems["container-driver-capabilities-missing"]
+        yield problem.found(words, {"said": failed[0]}, confidence=Confidence.LIKELY)
+
+
 _REJECTED = re.compile(
     r"""
     \(PCI\ ID:\ 10de:(?P<device>[0-9a-f]{4})\)[\s\S]{0,120}?\bis\ not\ supported\ by[\s\S]{0,60}?
@@ -180,4 +254,4 @@ def _supports(branch: int, generation: str | None) -> bool:
     return first is not None and newest is not None and first <= newest
 
 
-RULES = (unset_for_enroot, libcuda_of_linux, adapter_not_in_container)
+RULES = (unset_for_enroot, libcuda_of_linux, adapter_not_in_container, engines_not_in_container)
