@@ -220,6 +220,12 @@ def problems_by_id() -> Mapping[str, Problem]:
     return _known().by_id
 
 
-def finders(problem: str) -> list[Check]:
-    """The checks that can find a problem, in their order."""
-    return _known().finders.get(problem, [])
+def finders(problem: str, among: Mapping[str, Check] | None = None) -> list[Check]:
+    """The checks that can find a problem, in their order; `among` these, which need not be in the catalog."""
+    known = _known().finders.get(problem, [])
+    if among is None:
+        return known
+    others = (check for id, check in among.items() if id not in checks())
+    return [check for check in known if check.id in among] + [
+        check for check in others if problem in (one.id for one in found_by(check))
+    ]

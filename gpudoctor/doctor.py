@@ -174,7 +174,7 @@ def _diagnosed(facts: Facts, checks: Checks, run: Run) -> tuple[dict[str, Result
             findings[id] = tuple(_with_problems_of_checks(finding, checks) for finding in found)
             idle |= {id for finding in found if finding.without_gpus}
     return results, roots.diagnosis(
-        findings, results, facts, lambda id: [one.id for one in catalog.finders(id) if one.id in checks]
+        findings, results, facts, lambda problem: [one.id for one in catalog.finders(problem, checks)]
     )
 
 
