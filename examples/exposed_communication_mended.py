@@ -21,6 +21,7 @@ def main():
         model(batch).square().mean().backward()
 
     run(step)
+    del model  # before its process group, whose end with gloo could wait for ever
     dist.destroy_process_group()
 
 
