@@ -3,9 +3,16 @@
 Problem: communication that overlaps nothing (exposed_communication.py).
 """
 
+from functools import partial
+
 import torch
 import torch.distributed as dist
 from loop import backend, device, ranks, run
+
+
+def step(model, batch):
+    model.zero_grad()
+    model(batch).square().mean().backward()
 
 
 def main():
@@ -15,12 +22,7 @@ def main():
     model = torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(32))).to(place)
     model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
     batch = torch.randn(4 * width, width, device=place)
-
-    def step():
-        model.zero_grad()
-        model(batch).square().mean().backward()
-
-    run(step)
+    run(partial(step, model, batch))
     del model  # before its process group, whose end with gloo could wait for ever
     dist.destroy_process_group()
 
