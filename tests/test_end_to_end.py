@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from limited import gpudoctor
 from process import command_lines
 from stubs import compile_cuda, compile_nvml
-from waiting import HOPELESS_SECONDS, until, with_enough_time
+from waiting import until, with_enough_time
 
 from gpudoctor.cli import check as cli_check
 from gpudoctor.worker.probes.table import PROBES
@@ -29,8 +30,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gpudoctor", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=HOPELESS_SECONDS)
+    return gpudoctor(*arguments, env={**os.environ, **environment})
 
 
 def check(libraries: Path, *arguments: str, **stub: str) -> dict[str, Any]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
+import limited
 import machine
 import pytest
 from each import each
-from waiting import HOPELESS_SECONDS
 
 from gpudoctor.files import snapshot
 from gpudoctor.model import Action, Fix, Kind, Problem
@@ -105,10 +104,7 @@ def test_its_check_is_run_too(tmp_path: Path) -> None:
 
 
 def gpudoctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gpudoctor", "fix", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "80", **environment}, timeout=HOPELESS_SECONDS
-    )
+    return limited.gpudoctor("fix", *arguments, env={**os.environ, "COLUMNS": "80", **environment})
 
 
 @pytest.fixture

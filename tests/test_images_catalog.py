@@ -11,6 +11,7 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
+import limited
 import msgspec
 import own_registry
 import pytest
@@ -224,8 +225,7 @@ def test_a_recipe_says_the_base_that_its_dockerfile_has() -> None:
 
 def gpudoctor(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": "/nowhere", "LANG": "C.UTF-8", **more}
-    command = [sys.executable, "-m", "gpudoctor", "images", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment)
+    return limited.gpudoctor("images", *arguments, env=environment)
 
 
 def test_list_in_a_pipe_has_a_line_for_every_image() -> None:

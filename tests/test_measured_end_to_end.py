@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from each import each
+from limited import gpudoctor
 from process import Process, command_lines
 from stand_in import run
 from stubs import compile_working
@@ -21,7 +22,8 @@ from waiting import HOPELESS_SECONDS, until
 
 pytestmark = pytest.mark.slow
 
-COMMAND = [sys.executable, "-m", "gpudoctor", "check", "--format", "json"]
+CHECK = ["check", "--format", "json"]
+COMMAND = [sys.executable, "-m", "gpudoctor", *CHECK]
 HANGING = {"WORKING_HANG": "cuMemcpyHtoDAsync_v2"}  # of the first transfer to the GPU
 
 
@@ -44,21 +46,21 @@ def runs(report: Any) -> dict[str, Any]:
 
 def test_what_is_measured_is_in_the_report_and_in_that_of_what_was_saved(environment: dict[str, str], tmp_path: Path) -> None:
     only, file = ("--only", "kernel-launch,allocation"), str(tmp_path / "saved.json")
-    done = subprocess.run([*COMMAND, *only, "--save", file], capture_output=True, text=True, env=environment)
+    done = gpudoctor(*CHECK, *only, "--save", file, env=environment)
     report = json.loads(done.stdout)
-    again = subprocess.run([*COMMAND, *only, "--replay", file], capture_output=True, text=True, env=environment)
+    again = gpudoctor(*CHECK, *only, "--replay", file, env=environment)
     assert json.loads(again.stdout)["measured"] == report["measured"]
     assert "single" in runs(report)["kernel-launch:gpu0"]
     assert set(runs(report)) == {"kernel-launch:gpu0", "allocation:gpu0"}
 
 
 def test_a_quick_check_measures_nothing(environment: dict[str, str]) -> None:
-    done = subprocess.run([*COMMAND, "--level", "quick"], capture_output=True, text=True, env=environment)
+    done = gpudoctor(*CHECK, "--level", "quick", env=environment)
     assert runs(json.loads(done.stdout)) == {}
 
 
 def test_a_gpu_that_is_not_there_cannot_be_measured(environment: dict[str, str]) -> None:
-    done = subprocess.run([*COMMAND, "--gpus", "3"], capture_output=True, text=True, env=environment)
+    done = gpudoctor(*CHECK, "--gpus", "3", env=environment)
     assert done.returncode == 2
     assert done.stderr == "Error: --gpus 3: CUDA lists only the GPUs 0\n"
 
@@ -80,8 +82,8 @@ def test_a_run_that_is_cut_off_reports_what_it_has(environment: dict[str, str], 
 
 def test_the_time_for_measurements_is_kept(environment: dict[str, str], tmp_path: Path) -> None:
     saved = tmp_path / "cut.json"
-    command = [*COMMAND, "--only", "host-transfers", "--measure-timeout", "1", "--save", str(saved)]
-    subprocess.run(command, stdout=subprocess.DEVNULL, env={**environment, **HANGING}, timeout=HOPELESS_SECONDS)
+    only = ("--only", "host-transfers", "--measure-timeout", "1")
+    gpudoctor(*CHECK, *only, "--save", str(saved), env={**environment, **HANGING})
     cut = [reply["detail"] for reply in json.loads(saved.read_text())["measured"].values() if reply["status"] == "cut"]
     assert any("--measure-timeout" in detail for detail in cut)
 
@@ -154,7 +156,7 @@ def test_a_cause_is_proved_by_experiment(
     assert "framework-imports" in entry["explains"]
     assert (".bashrc:1" in entry["message"]) == bool(variables)
     if variables:
-        without = subprocess.run([*IMPORT, "--no-experiments"], capture_output=True, text=True, env=environment)
+        without = gpudoctor(*IMPORT[3:], "--no-experiments", env=environment)
         assert problem not in without.stdout
 
 

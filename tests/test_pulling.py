@@ -10,6 +10,7 @@ from pathlib import Path
 
 import lab_daemons
 import lab_registry
+import limited
 import own_registry
 import pytest
 import requests
@@ -37,8 +38,7 @@ def gpudoctor(*words: str, env: Mapping[str, str] | None = None, cwd: Path | Non
     ours = {
         name: value for name, value in os.environ.items() if name not in ("GPUDOCTOR_REGISTRY", "GPUDOCTOR_ENGINE", "DOCKER_HOST")
     }
-    command = [sys.executable, "-m", "gpudoctor", "images", *words]
-    return subprocess.run(command, capture_output=True, text=True, env={**ours, **(env or {})}, cwd=cwd)
+    return limited.gpudoctor("images", *words, env={**ours, **(env or {})}, cwd=cwd)
 
 
 def locked(*words: str, **env: str) -> Result:

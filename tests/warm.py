@@ -1,7 +1,8 @@
 """`python warm.py` runs what it is asked to on standard input, each in a process forked from this one, and says its exit code.
 
-A line is a job as JSON: `call` (module:function), `args` (sys.argv[1:]), `out` and `err` (files), and the limits `cpu_seconds`,
-`address_bytes` and `seconds`. A negative exit code is that of a signal.
+A line is a job as JSON: `call` (module:function), `args` (sys.argv[1:]), `out` and `err` (files), `cwd`, `env` (all variables, or
+null for those that this process has), and the limits `cpu_seconds`, `address_bytes` and `seconds`. A negative exit code is that
+of a signal.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 from typing import Any, NoReturn
@@ -34,9 +36,14 @@ def live(job: dict[str, Any]) -> NoReturn:
     try:
         for number, name, flags in ((0, os.devnull, os.O_RDONLY), (1, job["out"], WRITE), (2, job["err"], WRITE)):
             os.dup2(os.open(name, flags, 0o600), number)
+        os.chdir(job["cwd"])
+        if job["env"] is not None:
+            os.environ.clear()
+            os.environ.update(job["env"])
+            tempfile.tempdir = None  # which is chosen once, by the environment
         signal.alarm(job["seconds"])
-        resource.setrlimit(resource.RLIMIT_CPU, (job["cpu_seconds"],) * 2)
-        resource.setrlimit(resource.RLIMIT_AS, (job["address_bytes"],) * 2)
+        for limit, most in ((resource.RLIMIT_CPU, job["cpu_seconds"]), (resource.RLIMIT_AS, job["address_bytes"])):
+            resource.setrlimit(limit, (most, most))
         module, _, function = job["call"].partition(":")
         sys.argv = [module, *job["args"]]
         getattr(importlib.import_module(module), function)()
