@@ -271,8 +271,7 @@ def _measured(checks: Checks, results: Mapping[str, Result], facts: Facts, taken
     runs = {id: reply.value for id, reply in taken.measured.items() if reply.value and id != "plan"}
     every = [figure for each in figures.values() for figure in each]
     table = models(facts, every)
-    none: dict[int, str] = {}
-    left_alone = tuple(known(lambda: facts.measured.not_measured, none).values()) if runs and "plan" in taken.measured else ()
+    left_alone = tuple(known(lambda: facts.measured.not_measured, dict[int, str]()).values()) if runs else ()
     no_seconds: Mapping[str, float] = {}
     return Measurements(
         figures,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from gpudoctor.redaction import secret_forms
+from gpudoctor.redaction import issued, secret_forms
 from gpudoctor.redaction.literals import Literals
 from gpudoctor.redaction.tokens import Tokens
 
-_STARTS = Literals(secret_forms.STARTS)
+_STARTS = Literals(issued.STARTS)
 
 
 class Credentials:
@@ -22,8 +22,8 @@ class Credentials:
         text = self.without_keys(text)
         if "://" in text or ":thin:" in text:
             text = secret_forms.IN_URL.sub(self._whole, text)
-        if _STARTS.places(text) or secret_forms.LONG.search(text):
-            text = secret_forms.FORMS.sub(self._whole, text)
+        if _STARTS.places(text) or issued.LONG.search(text):
+            text = issued.FORMS.sub(self._whole, text)
         if secret_forms.SIGNS.search(text):
             for pattern in secret_forms.BESIDE:
                 text = pattern.sub(self._value, text)

@@ -4,61 +4,6 @@ from __future__ import annotations
 
 import re
 
-# Secrets recognisable by their prefixes, which their issuers define.
-FORMS = re.compile(
-    r"""
-    \b(?:
-        (?:AKIA|ASIA)[0-9A-Z]{16}                                                       # AWS
-        | hf_[A-Za-z0-9]{16,}                                                           # Hugging Face
-        | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_\w{20,} | glpat-[\w-]{16,}            # GitHub, GitLab
-        | nvapi-[\w-]{16,}                                                              # NVIDIA
-        | sk-(?:[a-z]+-)*[A-Za-z0-9_-]{20,}                                             # OpenAI, Anthropic
-        | xox[abprs]-[\w-]{10,}                                                         # Slack
-        | dckr_pat_[\w-]{16,} | pypi-[\w-]{30,}
-        | AIza[\w-]{30,} | ya29\.[\w-]{20,}                                             # Google
-        | npm_[A-Za-z0-9]{30,} | wandb_v1_\w{20,}
-        | eyJ[\w-]{8,}\.[\w-]{2,}\.[\w-]*                                               # a JSON web token
-        | xapp-\d-[\w-]{10,}                                                            # Slack
-        | r8_[A-Za-z0-9]{30,}                                                           # Replicate
-        | SG\.[\w-]{16,}\.[\w-]{16,}                                                    # SendGrid
-        | [srp]k_(?:live|test)_\w{10,}                                                  # Stripe
-        | tskey-[\w-]{16,}                                                              # Tailscale
-        | AGE-SECRET-KEY-\w{10,} | MUNGE:[\w+/=]{8,}
-        | SHA256:[A-Za-z0-9+/]{43}(?![A-Za-z0-9+/]) | AAAA[A-Z][0-9A-Za-z]+[\w+/=]{20,} # SSH
-        | MD5(?::[0-9a-f]{2}){16}
-        | LS0tLS1CRUdJTi[\w+/=]+ | eyJhdXRocyI6[\w+/=]+                                 # base64: a key in PEM, Docker's logins
-        | (?:gsk|rpa|lin_api|api_org)_[A-Za-z0-9]{30,} | pplx-[A-Za-z0-9]{30,}
-        | hv[sbr]\.[\w-]{20,}                                                           # Vault
-        | xai-\w{20,} | csk-[a-z0-9]{20,} | tgp_v1_[\w-]{20,} | fw_[A-Za-z0-9]{20,}      # models
-        | dapi[0-9a-f]{32}(?:-\d)? | GOCSPX-[\w-]{20,} | AT[AC]TT[\w=-]{20,}             # Databricks, Google, Atlassian
-        | dckr_oat_[\w-]{16,} | gl(?:rt|dt|ptt|cbt|ft|soat)-[\w-]{16,} | GR1348941[\w-]{16,}
-        | fig[dr]_[\w-]{20,} | do[opr]_v1_[0-9a-f]{32,} | shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32} | glsa_\w{20,}
-        | K10[0-9a-f]{16,}::\S+ | SWMTKN-1-[\w-]{30,}                                    # K3s, Docker Swarm
-        # Whoever the issuer is: a prefix, and then what is no word.
-        | (?!sha\d|md5)[a-z][a-z0-9]{1,9}[_-]
-          (?=[A-Z0-9]*[a-z])(?=[a-z0-9]*[A-Z])(?=[A-Za-z]*\d[A-Za-z]*\d)[A-Za-z0-9]{28,}(?![A-Za-z0-9])
-    )
-    | (?<!\d)\d{8,10}:AA[\w-]{30,}                                                         # Telegram
-    | -----BEGIN(?:%20|\+)[\w%+]{0,40}KEY[\w%+]{0,20}-----[^\s"'&]*                      # in a URL
-    | (?<![\w$])\$(?: [1567y] | 2[aby] )\$[^\s:$]+\$[^\s:]{10,}                         # /etc/shadow
-    """,
-    re.VERBOSE,
-)
-_STARTS_TEXT = """
-    github_pat_ hv xai- csk- tgp_v1_ fw_ dapi GOCSPX- ATATT ATCTT gl GR1348941 fig o_v1_ shp K10 SWMTKN BEGIN%20 BEGIN+
-    AKIA ASIA hf_ gh glpat nvapi sk- xox dckr pypi- AIza ya29 npm_ wandb_ eyJ xapp- r8_ SG. k_live k_test tskey- AGE- MUNGE:
-    SHA256: AAAA MD5: LS0tLS1 gsk_ rpa_ lin_api_ api_org_ pplx- hvs. :AA $1$ $5$ $6$ $7$ $y$ $2
-"""
-STARTS = tuple(_STARTS_TEXT.split())
-OF_LETTERS = "|".join(
-    (
-        *("AKIA", "ASIA", "hf_", "gh[opsur]_", "npm_", "wandb_", "AIza", "AAAA"),
-        *("gsk_", "rpa_", "lin_api_", "api_org_", "_live_", "_test_"),
-    )
-)
-"""Prefixes of secrets that may contain no digit and no special character."""
-LONG = re.compile(r"[_-][A-Za-z0-9]{28}")
-"""What the last of the FORMS has to contain."""
 IN_URL = re.compile(
     r"""
     (?<=://)[^/@\s:]*:[^/@\s]+(?=@)
@@ -75,12 +20,13 @@ _VALUE = r"""(?:
     | [^\s"'“”,;&<>{}()\[\]\\]{4,}
 )"""
 _KEYS = r"""(?:
-    access | private | secret | auth | license | account | api | encryption | signing | master | session
+    access | private | pre_?shared | secret | auth | license | account | api | encryption | signing | master | session
     | wandb | hf | ngc | openai | anthropic
 )[_-]?key"""
 _NAME = rf"""
     (?:
-        pass(?:word|wort|wd|phrase) | (?<![a-z])psk | [a-z]_pass | secret | credentials? | {_KEYS}
+        contraseña | mot\ de\ passe | senha | wachtwoord | пароль | 密码 | 密碼 | パスワード | hasło
+        | pass(?:word|wort|wd|[ -]?phrase) | (?<![a-z])psk | [a-z]_pass | secret | credentials? | {_KEYS}
         | (?:
             api | auth | access | hf | hub | bearer | id | refresh | session | bot | git\w* | wandb | ngc | slack | registry
             | personal | join | bootstrap
@@ -142,8 +88,14 @@ _BESIDE = (
     ( {_VARIABLE}(?: = | :\ {{1,30}}(?=\S*\d)(?=\S{{8}}) ) )
     ( "[^"\n]+" | '[^'\n]+' | [^\s"',;&<>{{}}()\[\]\\]+ )
     """,
+    rf"""(?m)
+    ( ^[ \t]*{_VARIABLE}:\ {{2,30}} )( [^\s"'<][^\s"']{{5,}} )$
+    """,
     rf"""
-    ( \b(?: setenv | ENV | ARG | set\ -\w+ | -e | --env )\ {_VARIABLE}[ ] )( \S{{6,}} )
+    ( <key>{_VARIABLE}</key>\s{{0,20}}<string> )( [^<\n]{{3,}} )
+    """,
+    rf"""
+    ( \b(?: setenv | setx | ENV | ARG | set\ -\w+ | -e | --env )\ {_VARIABLE}[ ] )( \S{{6,}} )
     """,
     rf"""
     ( ["']{_VARIABLE}["'](?: \]\s?= | , | : )\s?["'] )(?!value["'])( [^"'\n]+ )(?=["'])
@@ -160,18 +112,27 @@ _BESIDE = (
     (
         (?:
             \b(?:
-                sshpass | mysql | mysqldump | (?: docker | podman | nerdctl | helm\ registry | az\ acr )\ login
+                sshpass | mysql | mysqldump | redfishtool | az\ login
+                | (?: docker | podman | nerdctl | helm\ registry | az\ acr )\ login
             )\b[^|\n]{{0,400}}?\ -p\ ?
-            | \bcurl\b[^|\n]{{0,400}}?\ (?: -u\ ? | --user[ =] )["']?[^\s:"']+:
+            | \bcurl\b[^|\n]{{0,400}}?\ (?: -[uU]\ ? | --(?:proxy-)?user[ =] )["']?[^\s:"']+:
             | \bredis-cli\b[^|\n]{{0,400}}?\ -a[ ]
-            | \bipmitool\b[^|\n]{{0,400}}?\ -P[ ]
+            | \bipmitool\b[^|\n]{{0,400}}?\ -P[ ]?
             | \bracadm\b[^|\n]{{0,400}}?\ -p[ ]
             | \bldap\w+\b[^|\n]{{0,400}}?\ -w[ ]
-            | \bsnmp\w+\b[^|\n]{{0,400}}?\ -c[ ]
+            | \bsnmp\w+\b[^|\n]{{0,400}}?\ -[cA][ ]
+            | \blftp\b[^|\n]{{0,400}}?\ -u\ [^\s,]{{1,60}},
+            | \bnet\ use\b[^|\n]{{0,400}}?\ /user:\S{{1,80}}[ ]
             | \b(?:smbclient|rpcclient|net)\b[^|\n]{{0,400}}?\ (?:-U|--user)[ =]?["']?[^\s%"']{{1,60}}%
             | \ -pass(?:in|out)\ pass:
         )
     )(?!\d+(?:\s|$)){_ARGUMENT}
+    """,
+    rf"""
+    ( \bsnmp\w+\b[^|\n]{{0,400}}?\ -X[ ] ){_ARGUMENT}
+    """,
+    r"""
+    ( \bmc\ (?:alias\ set|config\ host\ add)\ \S{1,80}\ \S{1,200}\ )( \S+(?:\ \S+)? )
     """,
     r"""(?i)
     (
@@ -187,10 +148,25 @@ _BESIDE = (
     """,
     # Settings, code, tables, sentences.
     r"""(?im)
-    ( \blogin\s+\S+\s+password\s+ | ^[ \t]*password[ \t]+(?=\S+$) )( \S{4,} )
+    (
+        \blogin\s+\S+\s+password\s+ | ^[ \t]*(?: password | bindpw | rootpw | requirepass | masterauth )[ \t]+(?=\S+$)
+        | \b\w{0,40}(?: StoragePass | authtok )\s?=\s?
+    )( \S{4,} )
+    """,
+    r"""
+    ( ^[\w.*-]+:(?: 5432 | 5433 | 6432 | \* ):[\w.*-]+:[^:\s]+: )( \S{4,} )$
+    """,
+    r"""
+    ( \bSignature= )( [0-9a-f]{32,} )
+    """,
+    r"""
+    ( \b(?:UID|User\ Id)=[^;\s]{1,60};\s?(?i:pwd|password)= )( [^\s;"']+ )
     """,
     rf"""(?i)
-    ( {_NAME}{_QUOTE}?(?: \s?(?: => | [=:] | %3A | (?<=["']), ) | \s{{2,4}}= )\s{{0,4}}\[?(?:[ubr](?=["']))?{_QUOTE}? )
+    (
+        {_NAME}{_QUOTE}?(?: \s?(?: => | [=:：] | %3A | (?<=["']), ) | \s{{2,4}}= )\s{{0,4}}
+        (?: (?:!!?\w{{0,10}}|&\w{{1,20}})\  )?\[?(?:[ubr](?=["']))?{_QUOTE}?
+    )
     ( {_VALUE} )
     """,
     # A name of a few letters, and after a plain "key" or "token": only what cannot be a word.
@@ -224,7 +200,8 @@ SIGNS = re.compile(
     r"""
     pass | secret | token | key | auth | credential | bearer | basic[ ] | login | _pat= | sig= | code= | cookie | pwd | psk
     | mysql | curl | redis | ipmi | sudo\ -s | %3d | /t/ | webhook | hooks\. | spaces/ | \bpw | _pw | :[^\s@/]{3,60}@ | %40
-    | ldap | snmp | racadm | \ -U
+    | pwd= | contrase | mot\ de\ p | senha | wachtw | парол | 密 | パスワ | hasło | \bmc\ | net\ use | lftp | redfish | signature
+    | bindpw | rootpw | authtok | :(?:5432|5433|6432): | ldap | snmp | racadm | \ -U
     """,
     re.IGNORECASE | re.VERBOSE,
 )

@@ -9,10 +9,10 @@ from gpudoctor.redaction.addresses import Addresses
 from gpudoctor.redaction.common import SHORTEST, is_common
 from gpudoctor.redaction.credentials import Credentials
 from gpudoctor.redaction.identifiers import Identifiers
+from gpudoctor.redaction.issued import OF_LETTERS
 from gpudoctor.redaction.names import Names
 from gpudoctor.redaction.paths import Paths
 from gpudoctor.redaction.places import Places
-from gpudoctor.redaction.secret_forms import OF_LETTERS
 from gpudoctor.redaction.tokens import Tokens, is_token
 
 # A name of one of these kinds is replaced wherever it occurs as a word, unless it is a common word.
