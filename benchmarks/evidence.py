@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import json
 import os
 import random
 import statistics
@@ -38,6 +39,37 @@ def training(number: int, chance: random.Random) -> str:
 
 def kernel(number: int, chance: random.Random) -> str:
     return f"[{number / 1000:12.6f}] {chance.choice(OF_KERNEL)}"
+
+
+WORDS = (
+    *("request", "user", "session", "cache", "worker", "queue", "handler", "payload", "commit", "retry", "order", "table"),
+    *("index", "client", "server", "upstream", "token", "shard", "replica", "bucket", "message", "topic", "partition", "offset"),
+    *("lease", "node", "pod", "service", "job", "batch", "stage", "pipeline"),
+)
+
+
+def application(number: int, chance: random.Random) -> str:
+    a, b, c, d = chance.choices(WORDS, k=4)
+    level = chance.choice(("INFO", "INFO", "DEBUG", "WARN"))
+    return (
+        f"2026-11-21T10:{number // 60 % 60:02d}:{number % 60:02d}Z {level} [{a}-{chance.randrange(64)}]"
+        f" {b} {c} id={chance.getrandbits(64):016x} took {chance.random() * 100:.2f} ms, {d}={chance.randrange(99999)}"
+    )
+
+
+def mixed(number: int, chance: random.Random) -> str:
+    """A third of the lines is from the driver."""
+    return kernel(number, chance) if chance.random() < 1 / 3 else application(number, chance)
+
+
+def repeated(number: int, chance: random.Random) -> str:
+    return "2026-11-21 10:00:00 WARNING worker: waiting for the next batch of the queue, nothing to do yet"
+
+
+def objects(number: int, chance: random.Random) -> str:
+    a, b, c = chance.choices(WORDS, k=3)
+    fields = {"ts": f"2026-11-21T10:00:{number % 60:02d}Z", "level": "info", "logger": a, "msg": f"{b} {c} finished"}
+    return json.dumps({**fields, "trace_id": f"{chance.getrandbits(128):032x}", "ms": round(chance.random() * 100, 3)})
 
 
 def rows(row: Callable[[int, random.Random], str], message: str, size: int) -> Iterator[bytes]:
@@ -73,10 +105,17 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        logs = {"training log": (training, MESSAGE), "kernel log": (kernel, XID)}
+        logs = {
+            "training log": (training, MESSAGE),
+            "kernel log": (kernel, XID),
+            "application log": (application, MESSAGE),
+            "mixed log": (mixed, MESSAGE),
+            "one line": (repeated, MESSAGE),
+            "JSON lines": (objects, MESSAGE),
+        }
         print(f"{'log':20} {'MB/s':>6} {'MiB':>5} {'grep MB/s':>10} {'times grep':>11}")
         for name, (row, message) in logs.items():
-            path = Path(folder) / f"{name.split()[0]}.log"
+            path = Path(folder) / "a.log"
             with path.open("wb") as file:
                 file.writelines(rows(row, message, arguments.mb * 10**6))
             tell(name, path, arguments, ["grep", "-c", "-F", message[:40], str(path)])
