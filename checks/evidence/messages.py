@@ -23,7 +23,7 @@ from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.judging.experiments import verdict
-from gpudoctor.judging.texts import answers, rules
+from gpudoctor.judging.texts import answers, described
 from gpudoctor.judging.texts.vetoes import is_over, weighed
 from gpudoctor.model import Check, Finding, Skip
 
@@ -32,7 +32,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     texts = facts.texts.all
     if not texts:
         raise Skip("no log or text was given (--log FILE)")
-    shown = tuple(finding.problem.id for finding in facts.once(rules.findings)) if facts.texts.alone else ()
+    shown = tuple(finding.problem.id for finding in facts.once(described.findings)) if facts.texts.alone else ()
     proved = tuple(finding.problem.id for finding in verdict.of_command(facts))
     for finding in facts.once(answers.of_texts):
         if is_over(finding, facts):

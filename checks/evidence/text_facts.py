@@ -7,7 +7,9 @@ disk, a date in 1970, a process that waits in the kernel.
 
 How it is judged
 Only for texts (`gpudoctor explain FILE`), because a machine answers these questions itself and more completely. Each rule reads
-what the commands in the text printed, and finds the problem that the check of a machine finds from the same values.
+what the commands in the text printed, and finds the problem that the check of a machine finds from the same values. If no output
+and no message shows a problem, the sentences are compared with how people describe problems (knowledge/symptoms.yaml): a problem
+all of whose words are there is likely, and the report quotes them.
 
 Known exceptions
 A text shows only some outputs, possibly of different machines or times. What it does not show is not judged.
@@ -22,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.facts import Facts
-from gpudoctor.judging.texts import answers, faults, problems, rules
+from gpudoctor.judging.texts import answers, described, faults, problems
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 INODES = Problem(
@@ -100,7 +102,7 @@ POWER_MODE = Problem(
 def judge(facts: Facts) -> Iterator[Finding]:
     if not facts.texts.alone:
         raise Skip("only texts are judged by it, and this is a machine")
-    found = facts.once(rules.findings)
+    found = facts.once(described.findings)
     if not found and not any(text.kinds for text in facts.texts.all):
         raise Skip("no output of a known command is in the text")
     told = {finding.problem.id for finding in facts.once(answers.of_texts) if not finding.is_clue}
@@ -116,5 +118,5 @@ CHECK = Check(
     judge=judge,
     summary=summary,
     problems=(INODES, STUCK, CLOCK, POWER_MODE, problems.OTHER_PIP, problems.LEFTOVER, problems.MIXED_TOOLKITS, *faults.PROBLEMS),
-    more_problems=rules.problems,
+    more_problems=described.problems,
 )

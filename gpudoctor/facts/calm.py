@@ -14,12 +14,15 @@ _OF_PROGRAM = re.compile(
     \d\d:\d\d:\d\d | ^\s*\[\w | \w\.(?:cpp|cc|cu|c|h|py|go|rs|java):\d+ | \(errno | ^\s*\S*(?:Error|Exception|Warning
       |error|warning|fatal|WARN\w*|ERROR|INFO|DEBUG|FATAL)\b\S*\s?: | ^\s*File\ \"
     | ^\s*[|+*]{1,3}[-=|\ ] | ^\s*\{ | \w\[\d+\] | level=\w | ^(?:[^\s`\#]\S*)?[$\#%]\ \S | ^>>>\  | ^\s*\d+\s+\S+\s+\S+\s+\d
-    | ^(?:docker|nvidia|cannot|could\ not|failed|unable|error)\b
     """,
     re.VERBOSE,
 )
+_BEGINS_AS_PROGRAM = re.compile(r"^(?:docker|nvidia|cannot|could not|failed|unable|error)\b")
 _OF_EAST = re.compile(r"[一-鿿぀-ヿ]{3}|[а-яё]{3,}\ [а-яё]{2,}")  # words of people who write no Latin
 _HEADING = re.compile(r"^\s*(?:\#|\*\*|=)")
+_MARKS = re.compile(r"^(?:[\s*=>-]+|\s*##+\s*|\s*#\s+(?=[A-Z]))?(?:\[[A-Z][\w /]{2,20}\]:?\s*)?")
+"""Of headings, lists and the kinds of issues."""
+_END = re.compile(r"(?<=[.!?])\s+|[。！？]")
 _QUOTES = re.compile(r"\"[^\"]*\"|`[^`]+`|“[^”]*”|„[^“”]*[“”]|«[^»]*»|「[^」]*」")
 
 _ALL_WELL = r"(?:just\ )?(?:fine|well|ok(?:ay)?|perfectly|great|normally|nicely|flawlessly|anyway|as\ (?:before|expected|usual))"
@@ -123,10 +126,19 @@ def is_calm(lines: Lines) -> bool:
     return calms and not any(_TO_DO.search(one) for one in answers)
 
 
+def prose(lines: Lines) -> Iterator[str]:
+    """The sentences that a person wrote, with titles and with what they quote; the first line may be a few words."""
+    for place, (_, line) in enumerate(lines):
+        plain = _MARKS.sub("", line)
+        is_message = _OF_PROGRAM.search(plain) or (_BEGINS_AS_PROGRAM.match(plain) and ": " in plain)
+        if not is_message and (len(_WORD.findall(plain)) >= LEAST_WORDS - 2 * (not place) or _OF_EAST.search(plain)):
+            yield from filter(None, map(str.strip, _END.split(plain)))
+
+
 def sentences(lines: Lines) -> Iterator[str]:
     """What a person wrote, without what is quoted."""
     for _, line in lines:
-        if _HEADING.match(line) or _OF_PROGRAM.search(line):
+        if _HEADING.match(line) or _OF_PROGRAM.search(line) or _BEGINS_AS_PROGRAM.match(line):
             continue
         plain = _QUOTES.sub('""', line)
         if len(_WORD.findall(plain)) >= LEAST_WORDS or _OF_EAST.search(plain):

@@ -38,6 +38,8 @@ _SOLVED = re.compile(
     | \b(?:reboot|restart|power\ cycle|reinstall)\w*\ (?:has\ )?(?:fixed|solved|resolved|helped)\b
     | \b(?:fixed|solved|resolved)\ (?:the|my|this)\ (?:problem|issue|error)\b
     | \bas\ expected\b
+    | \bnothing\ is\ (?:broken|wrong)\ any\ ?more\b | \breturned\ to\ service\b | \bdid\ the\ trick\b | \bvoil[aà]\b
+    | \b(?:has|have)(?:n['’]t|\ not)\ (?:happened|occurred|come\ back)\ (?:again|since)\b
     | \b(?:all\ good|works?(?:\ fine)?|working)\ (?:now|again)\b
     """,
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
@@ -78,7 +80,12 @@ def is_over(finding: Finding, facts: Facts) -> bool:
         return False
     if finding.problem.id in LIMITS:  # raising it would change nothing
         return True
-    return bool(_QUOTED.match(finding.evidence.get("said", ""))) or any(_SOLVED.search(text) for text in passages(facts))
+    return bool(_QUOTED.match(finding.evidence.get("said", ""))) or is_solved(facts)
+
+
+def is_solved(facts: Facts) -> bool:
+    """Whether the words of the text say that the trouble is over."""
+    return any(_SOLVED.search(text) for text in passages(facts))
 
 
 def _are_reserved(facts: Facts) -> bool:
