@@ -26,7 +26,7 @@ from sources import examined, text_of
 import checks
 import gpudoctor
 from gpudoctor import folders
-from gpudoctor.knowledge import literals, messages
+from gpudoctor.knowledge import literals, messages, symptoms
 
 code: Any = vars(literals)["code"]  # of Python's own parser of expressions, under the name that this version has
 parser: Any = vars(literals)["parser"]
@@ -152,7 +152,10 @@ def patterns() -> Mapping[Pattern, str]:
                 for pattern in compiled(value):
                     found.setdefault(pattern, used(name, module))
     of_messages = (message.regex for table in messages.tables().values() for message in table.messages)
-    return found | dict.fromkeys(of_messages, "search")
+    table = symptoms.table()
+    at_once, pairs = zip(*map(symptoms.ways, (*table.said, *table.shown)), strict=True)
+    of_symptoms = (*filter(None, at_once), *(pattern for each in pairs for pair in each for pattern in pair))
+    return found | dict.fromkeys((*of_messages, *of_symptoms), "search")
 
 
 def compiled(value: Any, levels: int = 4) -> Iterator[Pattern]:

@@ -33,6 +33,7 @@ _MARK = re.compile(
     """,
     re.VERBOSE,
 )
+_OF_CHANGE = re.compile(r"docs(?:\([\w /.-]{1,40}\))?!?: \S")  # the title of a change, https://www.conventionalcommits.org
 _RULE = re.compile(r"^([=~^\"*-])\1{3,}\s*$")
 _LOGGED = re.compile(
     r"""
@@ -101,6 +102,8 @@ _FENCE = re.compile(r"^\s*(?:```|~~~)")
 def is_documentation(lines: Sequence[str]) -> bool:
     """Decided by the form of its lines outside of code blocks. A bug report is not documentation, however well formatted."""
     prose = list(_outside(lines))
+    if prose and _OF_CHANGE.match(prose[0]):
+        return True
     marks = sum(bool(_MARK.search(line)) for line in prose) + sum(map(_is_heading, prose, prose[1:]))
     share = SHARE_OF_MANY if marks >= MANY_MARKS else LEAST_SHARE
     if len(prose) < LEAST_LINES or marks < LEAST_MARKS or marks < share * len(prose) or _is_report("\n".join(prose)):

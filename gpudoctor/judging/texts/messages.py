@@ -119,6 +119,7 @@ _SUPPOSED = re.compile(
     | \b(?:would|might|could|will|should)\ (?:I|we|you|they|one|it|that|this)?\ ?(?:\w+\ ){0,2}?(?:expect|get|see|hit|run\ into)
       \ (?:an?\ |the\ )?[`"'“][^`"'“”\n]{0,80}$
     | \b(?:[Rr]esolve[sd]?|[Ff]ix(?:e[sd])?|[Aa]ddresse[sd])\ (?:the\ |an?\ )?[`"'“][^`"'“”\n]{0,80}$
+    | \b[Tt]urn(?:s|ed)\ out\b[^.\n]{0,60}\b(?:issue|problem|error|cause|culprit)\b[^.\n]{0,80}$
     | \b[Ii]f\ (?:you|the\ \w+|a\ \w+|it|nvidia-smi|dmesg|users|people|somebody|someone)(?:\ \w+){0,2}
     \ (?:sees?|gets?|says?|shows?|reports?|prints?|returns?|contains?|fails?\ with)\ [^.`"'\n]{0,40}[`"'“][^`"'“”\n]{0,80}$
     """,

@@ -80,8 +80,11 @@ NO_GRAPHICS = Problem(
 )
 PROBLEMS = (OPEN_FILES, THREADS, NO_GRAPHICS)
 OF_MEMORY = ("gpu-held-by-leftover-process", "framework-preallocates-memory", "gpu-memory-fragmented")
+OF_MODULES = ("nouveau-loaded", "secure-boot-module-rejected", "module-not-built-after-kernel-update")
+"""Where the driver's module is not loaded, so that nvidia-smi lists no GPU."""
 LITTLE_USED = 0.02  # of a GPU's memory
 MOST_SENTENCES, MOST_CHARACTERS, MOST_QUOTED = 60, 300, 60
+MOST_LINES, MOST_SHOWN = 2000, 20_000  # lines of a text and characters of all, in which a person's words are looked for
 HOLDERS = Fix(
     "Show every process that has a GPU open, also those that nvidia-smi does not list",
     "sudo fuser -v /dev/nvidia*",
@@ -103,9 +106,11 @@ def findings(facts: Facts) -> Iterator[Finding]:
         return
     if any(map(_is_cause, (*facts.once(answers.of_texts), *chain(*facts.found.values())))):
         return
-    lines = [line for text in facts.texts.all for line in text.lines]
+    lines = [line for text in facts.texts.all for line in text.lines[:MOST_LINES]]
     sentences = [sentence[:MOST_CHARACTERS] for sentence in islice(prose(lines), MOST_SENTENCES)]
-    found = [told for told in symptoms.told(facts.texts.words, sentences) if not _is_refuted(told.symptom.problem, facts)]
+    found = [
+        told for told in symptoms.told(facts.texts.words[:MOST_SHOWN], sentences) if not _is_refuted(told.symptom.problem, facts)
+    ]
     if found:
         symptom, words = found[0]
         quoted = " and ".join(f"“{_short(word)}”" for word in words)
@@ -123,6 +128,8 @@ def _is_cause(finding: Finding) -> bool:
 
 
 def _is_refuted(problem: str, facts: Facts) -> bool:
+    if problem in OF_MODULES and known(lambda: facts.nvml.count, 0):
+        return True
     return bool(veto(problem, facts)) or (problem in OF_MEMORY and _memory_is_free(facts))
 
 

@@ -185,4 +185,31 @@ IN_THE_CODE = (
     Fix("In the program: delete the line that sets CUDA_VISIBLE_DEVICES, or name as many GPUs there as are requested"),
     Fix("Show which GPUs there are", "nvidia-smi -L", kind="read"),
 )
-RULES = (fewer_in_code, set_too_late, configured_for_one, too_many_loaders)
+_NO_NUMBER = re.compile(
+    r"""
+    os\.environ\[["']CUDA_VISIBLE_DEVICES["']\]\ ?=\ ?
+    (?: ["'](?P<value>(?:cuda|gpu)(?::\d)?)["'] | (?:str\()?(?P<variable>[a-z]\w{0,30})\)?[ \t]*(?:\#[^\n]*)?$ )
+    """,
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+)
+
+
+def no_number_in_code(facts: Facts) -> Iterator[Finding]:
+    """The code sets the variable to a name of PyTorch's, such as "cuda", which names no GPU to CUDA."""
+    text = "\n".join(passages(facts))
+    for match in _NO_NUMBER.finditer(text):
+        name = match["variable"] or ""
+        of_variable = name and re.search(rf"(?m)^\s*{name}\s*=\s*[\"']((?:cuda|gpu)(?::\d)?)[\"']", text[: match.start()])
+        value = match["value"] or (of_variable[1] if of_variable else "")
+        if value:
+            words = f"the code sets CUDA_VISIBLE_DEVICES to {value!r}, which is neither a number nor a UUID: programs see no GPU"
+            problem = replace(facts.problems["cuda-visible-devices-unknown-gpu"], fixes=NUMBERS_IN_THE_CODE)
+            yield problem.found(words, {"CUDA_VISIBLE_DEVICES": value}, confidence=Confidence.LIKELY)
+            return
+
+
+NUMBERS_IN_THE_CODE = (
+    Fix("In the program: set it to numbers of GPUs, such as '0', and give 'cuda' to torch.device() alone"),
+    Fix("Show which GPUs there are", "nvidia-smi -L", kind="read"),
+)
+RULES = (fewer_in_code, no_number_in_code, set_too_late, configured_for_one, too_many_loaders)

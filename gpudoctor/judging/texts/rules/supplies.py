@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
+from gpudoctor.facts.calm import prose
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.judging.texts.rules.said import passages
@@ -190,4 +191,42 @@ def low_target(facts: Facts) -> Iterator[Finding]:
             yield facts.problems["gpu-target-temperature-lowered"].found(words, evidence, 0, Confidence.LIKELY)
 
 
-RULES = (weak_supply, slow_link, many_replays, hot_jetson, full_jetson, low_target)
+_OPERATING = re.compile(
+    r"""
+    GPU\ Current\ Temp\s*:\ (?P<now>\d+)\ C\b
+    (?: [^\n]*\n ){1,4}?
+    \s*GPU\ Slowdown\ Temp\s*:\ (?P<slow>\d+)\ C\s*\n
+    \s*GPU\ Max\ Operating\ Temp\s*:\ (?P<most>\d+)\ C\b
+    """,
+    re.VERBOSE,
+)
+_SLOW = re.compile(r"(?i)\b(?:slow\w*|throttl\w+|lag(?:gy|s)?|stutter\w*|fps)\b")
+LEAST_OPERATING, FAR_APART = 65, 20  # degrees
+FIRMWARE = (
+    Fix("Install or update thermald, which handles the laptop's own temperature settings", on=("host",)),
+    Fix(
+        "Update the firmware of the machine (BIOS and embedded controller), and select its performance profile there",
+        on=("host",),
+    ),
+    Fix("Read the limits again", "nvidia-smi -q -d TEMPERATURE,PERFORMANCE", kind="read"),
+)
+
+
+def low_operating_limit(facts: Facts) -> Iterator[Finding]:
+    """A GPU is at its highest operating temperature, which the machine's firmware has set far below where the GPU slows down."""
+    text = "\n".join(passages(facts))
+    match = _OPERATING.search(text)
+    said = (sentence for one in facts.texts.all for sentence in prose(one.lines))
+    if match and not _SLOWED.search(text) and any(map(_SLOW.search, said)):
+        now, slow, most = (int(match[name]) for name in ("now", "slow", "most"))
+        if now >= most - 3 and most < LEAST_OPERATING and most <= slow - FAR_APART:
+            words = (
+                f"the GPU is at {now} °C; its highest operating temperature is {most} °C, though it slows down only at {slow} °C"
+            )
+            why = "The machine's firmware sets this limit, far below what the GPU supports. The driver then keeps the clocks low."
+            problem = replace(facts.problems["gpu-at-temperature-limit"], why=why, fixes=FIRMWARE)
+            evidence = {"temperature_celsius": now, "limit_celsius": most}
+            yield problem.found(words, evidence, 0, Confidence.LIKELY)
+
+
+RULES = (low_operating_limit, weak_supply, slow_link, many_replays, hot_jetson, full_jetson, low_target)
