@@ -17,6 +17,8 @@ _GAP = r"(?![A-Za-z0-9_])[^.\n]{0,60}?(?<![A-Za-z0-9_])"
 _PART = re.compile(r"\{([a-z][a-z-]*)\}")
 _TOKEN = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]| ")  # an escape, a class of letters, or a blank
 
+OF_SPEED = frozenset(("slow", "gpu-idle"))
+
 
 class Symptom(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """problem: of the catalog. all: names of words, each alone or several with `|`. none: words that rule it out. others:
@@ -26,6 +28,11 @@ class Symptom(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     all: tuple[str, ...]
     none: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
+
+    @property
+    def is_of_speed(self) -> bool:
+        """Whether it needs a complaint about speed: not what makes a program fail."""
+        return any(OF_SPEED.issuperset(names.split("|")) for names in self.all)
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

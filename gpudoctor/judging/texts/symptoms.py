@@ -102,14 +102,15 @@ def findings(facts: Facts) -> Iterator[Finding]:
     """The problem with the most words in the text, if nothing else in it names one."""
     if not facts.texts.alone or any(text.is_documentation or is_calm(text.lines) for text in facts.texts.all):
         return
-    if is_solved(facts):
+    known = (*facts.once(answers.of_texts), *chain(*facts.found.values()))
+    if is_solved(facts) or any(map(_is_cause, known)):
         return
-    if any(map(_is_cause, (*facts.once(answers.of_texts), *chain(*facts.found.values())))):
-        return
+    has_failed = any(finding.problem.status is Status.FAIL for finding in known)
     lines = [line for text in facts.texts.all for line in text.lines[:MOST_LINES]]
     sentences = [sentence[:MOST_CHARACTERS] for sentence in islice(prose(lines), MOST_SENTENCES)]
+    described = symptoms.told(facts.texts.words[:MOST_SHOWN], sentences)
     found = [
-        told for told in symptoms.told(facts.texts.words[:MOST_SHOWN], sentences) if not _is_refuted(told.symptom.problem, facts)
+        told for told in described if not (_is_refuted(told.symptom.problem, facts) or (has_failed and told.symptom.is_of_speed))
     ]
     if found:
         symptom, words = found[0]
