@@ -113,7 +113,8 @@ def findings(facts: Facts) -> Iterator[Finding]:
         told for told in described if not (_is_refuted(told.symptom.problem, facts) or (has_failed and told.symptom.is_of_speed))
     ]
     if found:
-        symptom, words = found[0]
+        symptom, every = found[0]
+        words = [word for word in every if not any(word != other and word in other for other in every)]
         quoted = " and ".join(f"“{_short(word)}”" for word in words)
         others = dict.fromkeys((*symptom.others, *(told.symptom.problem for told in found[1:])))
         could_be = [id for id in others if id != symptom.problem]
