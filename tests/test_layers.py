@@ -18,7 +18,7 @@ from gpudoctor import catalog, folders
 
 # From the ground up. A room is a module or a package of gpudoctor, and imports from its own floor and those below it.
 FLOORS = (
-    "errors version plain spelling folders choices compiled filling placeholders worker state screen settings",
+    "errors version plain plain_yaml spelling folders choices compiled filling placeholders worker state screen settings",
     "model knowledge facts",
     "judging fixes",
     "checks catalog planning coverage roots seen ignoring doctor",

@@ -6,8 +6,8 @@ then slow without an error.
 
 How it is judged
 gpudoctor profile recorded steps of an optimizer but no work on a GPU, on a machine that has one; or the program imported torch,
-used the CPUs for at least 3 s, and never used CUDA. If the GPU was used, this check shows where the time went: how long the GPU
-was busy, and what the host did while it was not.
+used the CPUs for at least 3 s after that, and never used CUDA. If the GPU was used, this check shows where the time
+went: how long the GPU was busy, and what the host did while it was not.
 
 Known exceptions
 Nothing is said about a program of which nothing was recorded.

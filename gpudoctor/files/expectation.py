@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from gpudoctor import plain_yaml
 from gpudoctor.errors import UserError
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
@@ -69,19 +70,14 @@ def load(path: Path) -> Expectation:
 
 
 def _must_be_plain(text: bytes, path: Path) -> None:
-    """The loader in C follows levels by recursion, without a limit, and an alias can stand for any number of values."""
     import yaml
 
-    depth = 0
     try:
-        for event in yaml.parse(text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader)):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > _MOST_LEVELS or isinstance(event, yaml.AliasEvent):
-                what = "an alias" if isinstance(event, yaml.AliasEvent) else f"more than {_MOST_LEVELS} levels"
-                line = event.start_mark.line + 1 if event.start_mark else 1
-                raise UserError(f"{path} is not an expectation: it has {what} in line {line}")
+        other = plain_yaml.first_other(text, _MOST_LEVELS)
     except yaml.YAMLError as failure:
         raise ValueError(failure) from None
+    if other:
+        raise UserError(f"{path} is not an expectation: it has {other[0]} in line {other[1]}")
 
 
 def of(facts: Facts, name: str = "") -> Expectation:

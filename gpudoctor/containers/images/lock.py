@@ -8,8 +8,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from gpudoctor import plain_yaml
 from gpudoctor.containers.images import reference as references
 from gpudoctor.errors import UserError
 from gpudoctor.plain import plain
@@ -60,22 +61,17 @@ def _parsed(data: bytes, file: Path) -> object:
     """Tables of texts; UserError for what no lock file has: an alias, more levels."""
     import yaml
 
-    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
         text = data.decode()
-        depth = 0
-        for event in yaml.parse(text, Loader=loader):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > _MOST_LEVELS or isinstance(event, yaml.AliasEvent):
-                raise yaml.MarkedYAMLError(problem_mark=event.start_mark)  # type: ignore[arg-type]
-        return yaml.load(text, loader)
+        other = plain_yaml.first_other(text, _MOST_LEVELS)
+        if not other:
+            return yaml.load(text, getattr(yaml, "CBaseLoader", yaml.BaseLoader))
+        line = other[1]
     except (yaml.YAMLError, ValueError) as failure:
-        where = getattr(failure, "problem_mark", None)
-        raise UserError(f"{file} is not a lock file: invalid YAML{_in_line(where, data)}") from None
-
-
-def _in_line(mark: Any, data: bytes) -> str:
-    return f" in line {min(mark.line + 1, max(len(data.splitlines()), 1))}" if mark else ""
+        mark = getattr(failure, "problem_mark", None)
+        line = mark.line + 1 if mark else 0
+    where = f" in line {min(line, max(len(data.splitlines()), 1))}" if line else ""
+    raise UserError(f"{file} is not a lock file: invalid YAML{where}")
 
 
 def _is_a_date(text: str) -> bool:

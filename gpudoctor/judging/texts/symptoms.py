@@ -102,10 +102,10 @@ def findings(facts: Facts) -> Iterator[Finding]:
     """The problem with the most words in the text, if nothing else in it names one."""
     if not facts.texts.alone or any(text.is_documentation or is_calm(text.lines) for text in facts.texts.all):
         return
-    known = (*facts.once(answers.of_texts), *chain(*facts.found.values()))
-    if is_solved(facts) or any(map(_is_cause, known)):
+    others = (*facts.once(answers.of_texts), *chain(*facts.found.values()))
+    if is_solved(facts) or any(map(_is_cause, others)):
         return
-    has_failed = any(finding.problem.status is Status.FAIL for finding in known)
+    has_failed = any(finding.problem.status is Status.FAIL for finding in others)
     lines = [line for text in facts.texts.all for line in text.lines[:MOST_LINES]]
     sentences = [sentence[:MOST_CHARACTERS] for sentence in islice(prose(lines), MOST_SENTENCES)]
     described = symptoms.told(facts.texts.words[:MOST_SHOWN], sentences)
@@ -116,8 +116,8 @@ def findings(facts: Facts) -> Iterator[Finding]:
         symptom, every = found[0]
         words = [word for word in every if not any(word != other and word in other for other in every)]
         quoted = " and ".join(f"“{_short(word)}”" for word in words)
-        others = dict.fromkeys((*symptom.others, *(told.symptom.problem for told in found[1:])))
-        could_be = [id for id in others if id != symptom.problem]
+        candidates = dict.fromkeys((*symptom.others, *(told.symptom.problem for told in found[1:])))
+        could_be = [id for id in candidates if id != symptom.problem]
         evidence = {"said": [_short(word) for word in words], **({"could_be": could_be} if could_be else {})}
         yield _shown_first(facts.problems[symptom.problem]).found(
             f"the text says {quoted}; no output in it shows the cause", evidence, confidence=Confidence.LIKELY

@@ -38,9 +38,12 @@ def unwarned() -> Iterator[None]:
         yield
 
 
-def without_cuda(torch: Any) -> Dict[str, Any]:
-    """Of a process that never used CUDA, at its end: how long its threads computed, and how many GPUs it could have used."""
-    return readable({"cpu_s": time.process_time, "gpus": lambda: max(0, torch.cuda._device_count_nvml())})
+def without_cuda(torch: Any, since: float) -> Dict[str, Any]:
+    """Of a process that never used CUDA, at its end: how long its threads computed, and how many GPUs it could have used.
+
+    since: its processor time, in seconds, when torch had been imported: the import takes some, too.
+    """
+    return readable({"cpu_s": lambda: time.process_time() - since, "gpus": lambda: max(0, torch.cuda._device_count_nvml())})
 
 
 def settings(torch: Any) -> Dict[str, Any]:

@@ -51,7 +51,7 @@ class Tracer:
     def __init__(self, torch: Any, settings: Dict[str, Any]) -> None:
         self.torch = torch
         self.settings = settings
-        self.pid = os.getpid()
+        self.pid, self.cpu_s = os.getpid(), time.process_time()
         self.state = IDLE
         self.is_final = False  # nothing is recorded any more, whatever comes
         self.has_cuda, self.cuda_ns = False, 0
@@ -282,7 +282,7 @@ class Tracer:
 
     def _finish_all(self) -> None:
         if self.state == IDLE:
-            self.saved = about.without_cuda(self.torch)
+            self.saved = about.without_cuda(self.torch, self.cpu_s)
         if self.state == EARLY:
             self._finish_early()
         if self.state == WINDOW:
