@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from pathlib import Path
 from typing import Any
 
 import machine
@@ -23,7 +24,7 @@ from gpudoctor.facts import shapes
 from gpudoctor.files import snapshot
 from gpudoctor.model import Confidence, Diagnosis, Report, Skip, Snapshot, Status
 
-TEXTS = machine.MACHINES.parent / "texts"
+TEXTS = Path(__file__).parent / "texts"
 OF_TEXTS = {"text-facts"}  # never judges a machine
 
 
