@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+
+from forked import Forked
 
 
-class Process(subprocess.Popen[Any]):
+class Process(Forked):
     """Ends with its block, also where a test fails in it: Popen alone would wait for it for ever."""
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None) -> None:

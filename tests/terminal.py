@@ -9,12 +9,12 @@ import re
 import select
 import signal
 import struct
-import subprocess
 import termios
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from forked import Forked
 from waiting import HOPELESS_SECONDS
 
 
@@ -27,7 +27,7 @@ class Terminal:
         self._until = 0
         self.resize(rows, columns)
         self.modes = termios.tcgetattr(slave)
-        self.process = subprocess.Popen(["setsid", "--ctty", *argv], stdin=slave, stdout=slave, stderr=slave, env=env, cwd=folder)
+        self.process = Forked(["setsid", "--ctty", *argv], stdin=slave, stdout=slave, stderr=slave, env=env, cwd=folder)
         self.slave = slave
 
     def resize(self, rows: int, columns: int) -> None:

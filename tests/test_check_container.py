@@ -22,6 +22,7 @@ from typing import Any
 import lab_images
 import pytest
 from click.testing import CliRunner, Result
+from forked import Forked, run
 from waiting import HOPELESS_SECONDS, until
 
 from gpudoctor import collect_container
@@ -110,7 +111,7 @@ def derived(tag: str, base: str, *lines: str) -> str:
 def test_an_image_is_examined_inside_and_its_host_outside(image: str, tmp_path: Path) -> None:
     kept = tmp_path / "kept.json"
     command = [sys.executable, "-m", "gpudoctor", *QUICK, "--image", image, "--save", str(kept)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=HOPELESS_SECONDS)
+    done = run(command, capture_output=True, text=True)
     report = report_of(done.returncode, done.stdout, done.stderr)
     assert (report["target"]["kind"], report["target"]["image"]) == ("image", image)
     assert report["target"]["container"] == "docker"
@@ -329,7 +330,7 @@ def test_whoever_ends_it_nothing_is_left(image: str, number: signal.Signals) -> 
     own = f"ENV SIGNAL={number.name}"  # else the three were one image, and containers_of would give those of another worker
     slow = derived(f"slow-until-{number.name.lower()}", image, entrypoint, own)
     command = [sys.executable, "-m", "gpudoctor", "check", "--image", slow, "--level", "quick"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    process = Forked(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     assert until(lambda: containers_of(slow))
     process.send_signal(number)
     assert process.wait(HOPELESS_SECONDS) == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]

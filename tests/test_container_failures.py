@@ -18,10 +18,10 @@ import lab_daemons
 import lab_docker28
 import lab_images
 import pytest
+from forked import run
 from lab_daemons import Daemon
 from lab_gpus import Machine
 from lab_podman import Podman
-from waiting import HOPELESS_SECONDS
 
 pytestmark = pytest.mark.docker
 
@@ -57,9 +57,7 @@ class Doctor:
 
     def ask(self, *words: str, **options: bool) -> subprocess.CompletedProcess[str]:
         command = self.machine.argv(sys.executable, "-m", "gpudoctor", *words, files=self.files, **options)
-        return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=self.environment, timeout=HOPELESS_SECONDS
-        )
+        return run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=self.environment)
 
     def run(self, image: str, mode: str, *words: str, **options: bool) -> Refused:
         asked = ("run", "--quiet", "--no-cache", "--no-mount", "--gpus=all", f"--gpu-mode={mode}", "--image", image)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from each import each
 from fake_cluster import Cluster
+from forked import Forked
 from process import command_lines
 from stand_in import environment, run
 from waiting import until
@@ -75,7 +76,7 @@ def test_a_node_without_python_answers_by_its_shell() -> None:
 def test_an_interrupted_run_reports_what_it_has_and_leaves_nothing(srun: None, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gpudoctor", "fleet", "check", "-w", "silent[1-2],busy1", "--engine", "slurm", *CHEAP]
     kept = tmp_path / "kept"
-    with subprocess.Popen([*command, "--save", str(kept)], stdout=subprocess.PIPE, text=True, env=environment()) as running:
+    with Forked([*command, "--save", str(kept)], stdout=subprocess.PIPE, text=True, env=environment()) as running:
         until(lambda: (kept / "busy1.json").exists())
         running.send_signal(signal.SIGINT)
         told, _ = running.communicate()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from each import each
+from forked import Forked
 from jsonschema import Draft202012Validator
 from process import command_lines
 from stand_in import environment, run
@@ -115,7 +116,7 @@ def test_nodes_that_flood_lie_or_hang_are_bounded_and_named(tmp_path: Path) -> N
 def test_nothing_is_left_when_the_caller_is_killed(torch: Path) -> None:
     length = f"6{os.getpid() % 10000:04}"
     variables = {**environment(), "PYTHONPATH": os.environ["PYTHONPATH"], "HANGS": "n2", "SLEEPS": length}
-    process = subprocess.Popen([sys.executable, "-m", "gpudoctor", *asked()], env=variables, stderr=subprocess.PIPE)
+    process = Forked([sys.executable, "-m", "gpudoctor", *asked()], env=variables, stderr=subprocess.PIPE)
     try:
         wait(lambda: bool(command_lines(f"sleep {length}")), "the rank does not start")
     finally:

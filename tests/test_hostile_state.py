@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from forked import run
 from waiting import HOPELESS_SECONDS
 
 from gpudoctor import bootstrap, folders, remembered, state
@@ -55,7 +56,7 @@ def test_a_held_lock_costs_the_map_and_no_report(home: Path, tmp_path: Path) -> 
         fcntl.flock(held, fcntl.LOCK_EX)
         environment = {**os.environ, "CUDA_HOME": "/home/zorv/cuda"}
         command = [*CHECK, "--redact", "-o", str(out)]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=HOPELESS_SECONDS)
+        done = run(command, capture_output=True, text=True, env=environment)
     assert json.loads(out.read_text())["checks"]
     assert "redaction-map.json cannot be written (locked by another process)" in done.stderr
 
@@ -115,7 +116,7 @@ def test_without_a_temporary_folder_there_is_a_report(kind: str, tmp_path: Path)
         place.mkdir(0o500)
     elif kind == "a file":
         place.touch()
-    done = subprocess.run(CHECK, capture_output=True, text=True, env={**os.environ, "TMPDIR": str(place)})
+    done = run(CHECK, capture_output=True, text=True, env={**os.environ, "TMPDIR": str(place)})
     assert done.returncode in (0, 1), done.stderr
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import machine
 import pytest
+from forked import Forked, run
 from sources import examined, nodes, text_of
 
 from gpudoctor import folders, screen
@@ -30,9 +31,7 @@ def on_a_terminal(*words: str, **variables: str) -> str:
     """What a command writes to a terminal, without ends of lines, colours and the progress line."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "dumb", **variables}
-    with subprocess.Popen(
-        [sys.executable, "-m", "gpudoctor", *words], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
-    ) as run:
+    with Forked([sys.executable, "-m", "gpudoctor", *words], stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as run:
         os.close(theirs)
         said = b""
         try:
@@ -97,12 +96,12 @@ def test_a_full_standard_error_loses_no_report(tmp_path: Path) -> None:
     named = {**taken.replies, "environment": Reply("ok", {"CUDA_HOME": "/home/zorv/cuda"})}
     (tmp_path / "snapshot").write_bytes(snapshot.dump(replace(taken, replies=named)))
     argv = [sys.executable, "-m", "gpudoctor", "check", "--replay", str(tmp_path / "snapshot"), "--format", "json", "--redact"]
-    heard = subprocess.run(argv, capture_output=True, text=True)
+    heard = run(argv, capture_output=True, text=True)
     assert heard.stderr.startswith("Redacted")
     with Path("/dev/full").open("w") as full:
-        deaf = subprocess.run(argv, stdout=subprocess.PIPE, stderr=full, text=True)
+        deaf = run(argv, stdout=subprocess.PIPE, stderr=full, text=True)
         assert (deaf.returncode, deaf.stdout) == (heard.returncode, heard.stdout)
-        assert subprocess.run([*argv[:4], "--nonsense"], stderr=full).returncode == 2
+        assert run([*argv[:4], "--nonsense"], stderr=full).returncode == 2
 
 
 # These write for a program that runs in the foreground, or plain text of their own.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 from stand_in import Doctor, environment, few_checks, run
 
@@ -89,7 +89,7 @@ def examined(tmp_path: Path, **settings: str) -> str:
     file = tmp_path / "taken.json"
     argv = [sys.executable, "-m", "gpudoctor", "check", "--level=quick", "--no-redact", "-o", os.devnull, "--format=json"]
     env = {name: value for name, value in environment().items() if name not in ("VIRTUAL_ENV", "PATH")} | settings
-    done = subprocess.run([*argv, "--save", str(file)], env=env, capture_output=True, text=True)
+    done = forked.run([*argv, "--save", str(file)], env=env, capture_output=True, text=True)
     assert done.returncode in (0, 1), done.stderr
     report = doctor.judge_at_its_level(opening.taken_in(str(file)))
     return " ".join(terminal.render(report, width=100, verbose=True).split())

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from forked import run
 from process import Process, command_lines
 from terminal import Terminal
 from waiting import HOPELESS_SECONDS, until
@@ -54,9 +55,7 @@ class Doctor:
 
     def run(self, *words: str, input: str = "", **options: object) -> subprocess.CompletedProcess[str]:
         argv = self.argv(*words, **options)  # type: ignore[arg-type]
-        return subprocess.run(
-            argv, input=input, capture_output=True, text=True, env=self.env, cwd=self.folder / "work", timeout=HOPELESS_SECONDS
-        )
+        return run(argv, input=input, capture_output=True, text=True, env=self.env, cwd=self.folder / "work")
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Started in a session of its own, and heard to say "ready"."""
@@ -222,7 +221,7 @@ def test_pipes(doctor: Doctor) -> None:
 
 def test_much_data_goes_through_unchanged(doctor: Doctor) -> None:
     data = os.urandom(3_000_000)
-    done = subprocess.run(doctor.argv("-q", "--", "cat"), input=data, stdout=subprocess.PIPE, env=doctor.env, cwd=doctor.folder)
+    done = run(doctor.argv("-q", "--", "cat"), input=data, stdout=subprocess.PIPE, env=doctor.env, cwd=doctor.folder)
     assert done.stdout == data
 
 
@@ -286,7 +285,7 @@ def test_a_program_that_sounds_like_a_refusal_runs_once_and_is_heard(doctor: Doc
     script = f"echo ran >>count; echo '{words}' >&2; exit {code}"
     argv = doctor.argv("-q", "--ulimit", "memlock=65536", "--", "sh", "-c", script)
     work = doctor.folder / "work"
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=doctor.env, cwd=work)
+    done = run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=doctor.env, cwd=work)
     assert (done.stderr, done.returncode) == (f"{words}\n", code)
     assert (work / "count").read_text() == "ran\n"
 

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from forked import run
 from lab_daemons import Daemon
 from lab_gpus import Machine
 from lab_podman import Podman
 from process import Process
 from terminal import Terminal
-from waiting import HOPELESS_SECONDS, until
+from waiting import until
 
 pytestmark = pytest.mark.docker
 
@@ -38,16 +39,9 @@ class Doctor:
         return self._on_machine(*start, "--image", self.image, *words)
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Below a process that takes note of any that has ended, as the first one of a machine does: Podman waits for that."""
-        return subprocess.run(
-            ["docker-init", "-s", "--", *self.argv(*words)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env=self.env,
-            cwd=self.folder,
-            timeout=HOPELESS_SECONDS,
-        )
+        """With Podman below a process that takes note of any that has ended, as the first one of a machine does: it waits."""
+        argv = [*(["docker-init", "-s", "--"] if self._engine == "podman" else []), *self.argv(*words)]
+        return run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=self.env, cwd=self.folder)
 
     def run_until_seen(self, *words: str, script: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         """Long enough that it is seen whether GPUs arrived, which takes a busy machine longer."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import Forked
 from process import command_lines
 from waiting import HOPELESS_SECONDS, until, with_enough_time
 
@@ -204,7 +205,7 @@ def test_an_interrupt_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     for tenths in range(1, 7):
         command = [sys.executable, "-m", "gpudoctor", "check"]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment) as process:
+        with Forked(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment) as process:
             time.sleep(tenths / 12)
             process.send_signal(signal.SIGINT)
         assert list(tmp_path.glob("gpudoctor-*")) == []
