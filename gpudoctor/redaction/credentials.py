@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from gpudoctor.redaction import issued, secret_forms
+from gpudoctor.redaction import issued, secret_forms, spoken
 from gpudoctor.redaction.literals import Literals
 from gpudoctor.redaction.tokens import Tokens
 
@@ -24,6 +24,7 @@ class Credentials:
             text = secret_forms.IN_URL.sub(self._whole, text)
         if _STARTS.places(text) or issued.LONG.search(text):
             text = issued.FORMS.sub(self._whole, text)
+        text = self._without_spoken(text)
         if secret_forms.SIGNS.search(text):
             for pattern in secret_forms.BESIDE:
                 text = pattern.sub(self._value, text)
@@ -33,6 +34,13 @@ class Credentials:
         """The text without private keys and certificates."""
         if "PRIVATE KEY" in text or "BEGIN CERTIFICATE" in text:
             return secret_forms.BLOCK.sub(self._whole, text)
+        return text
+
+    def _without_spoken(self, text: str) -> str:
+        unread = len(text)
+        for start, end in sorted(spoken.found(text), reverse=True):
+            if end <= unread and not text.startswith("<redacted:", start):
+                text, unread = text[:start] + self._tokens("secret", text[start:end]) + text[end:], start
         return text
 
     def _whole(self, found: re.Match[str]) -> str:
@@ -48,7 +56,12 @@ class Credentials:
 
     def without_blocks(self, lines: Iterable[str]) -> list[str]:
         """The lines without private keys and without secrets on the lines below their names."""
-        return list(self._without_values(self._without_keys(lines)))
+        return list(self._without_values(self._without_rows(self._without_keys(lines))))
+
+    def _without_rows(self, lines: Iterable[str]) -> Iterator[str]:
+        for line, is_secret in spoken.rows_below(lines):
+            indent = len(line) - len(line.lstrip())
+            yield line[:indent] + self._tokens("secret", line[indent:]) if is_secret else line
 
     def _without_keys(self, lines: Iterable[str]) -> Iterator[str]:
         inside = False

@@ -44,7 +44,7 @@ _ARGUMENT = r"([^\s\"'-][^\s\"']{3,}|\"[^\"\n]+\"|'[^'\n]+')"
 _BESIDE = (
     # URLs and headers.
     r"""(?i)
-    (?<=[?&])( (?: [\w-]*(?: token | secret | signature | key | password | sig | credential | code ) )= )
+    (?<=[?&])( (?: pass | pw | [\w-]*(?: token | secret | signature | key | password | sig | credential | code ) )= )
     ( [^&\s"'<>]{4,} )
     """,
     r"""(?i)

@@ -45,3 +45,19 @@ QUEUE_HEAD = r"(?m)^[ \t]+(?:job-)?\d+(?:_\d+)?\s+"
 _JOB_STATES = r"(?:FAILED|COMPLETED|RUNNING|CANCELLED\S*|TIMEOUT|OUT_OF_ME\S*|NODE_FAIL)"
 ACCOUNTED = rf"\s+\d+\s+{_JOB_STATES}\s+\d+:\d+"  # by sacct: processors, state, exit code
 QUEUE_ROW = r"(?=\s+(?:R|PD|CG|CD|CF|F|ST?|TO|NF)\s+[\d:-]+\s+\d+\s)"
+
+# What follows a prompt of csh or zsh: "75% of" and "34% done" are no prompts.
+_TYPED = (
+    *("setenv", "unsetenv", "source", "module", "nvidia-smi", r"nvcc\b", "python", r"pip3?\b", "conda", "mamba", "uv"),
+    *("srun", "sbatch", "squeue", "sinfo", "uname", "echo", "docker", "podman", "mpirun", "mpiexec", "torchrun", "cmake"),
+    *("sudo", "which", "env", "printenv", "lspci", "dmesg", "gpudoctor", "ssh", "export", r"\./\w"),
+    r"(?:ls|cd|cat|exit|limit|rehash|make)\b",
+)
+TYPED = rf"(?:{'|'.join(_TYPED)})"
+_NO_HOST = (
+    *("unreachable", "reachable", "unknown", "down", "up", "offline", "online", "lost", "failed", "only", "found", "side"),
+    *("mode", "memory", "machine", "name", "driver", "compiler", "os", "system", "code", "device", "kernel", "process"),
+    *("interrupt", "bridge", "info", "information", "config", "cpu", "thread", "buffer", "stack", "keys?", "error"),
+    *("pinned", "paging"),
+)
+NO_HOST = rf"(?!(?:{'|'.join(_NO_HOST)}|alloc\w*|regist\w*)$)"

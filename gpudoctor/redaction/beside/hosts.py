@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudoctor.redaction.beside.forms import ALONE, DAY, HOST, QUEUE_HEAD, SET, SEVERAL_HOSTS
+from gpudoctor.redaction.beside.forms import ALONE, DAY, HOST, NO_HOST, QUEUE_HEAD, SET, SEVERAL_HOSTS, TYPED
 
 _OF_SENTENCES = (
     r"(?:keys?|works?|access|connections?|servers?|clients?|sessions?|logins?|is|was|to|into|daemon|agent|and|or|from|does"
@@ -180,6 +180,11 @@ HOSTS = (
     ("host", "_host", rf"\b[A-Z][A-Z_]*_HOSTS?\s?[=:]\s?[\"']?(?![\w.-]*:/){SEVERAL_HOSTS}"),
     ("host", "node", rf"(?i)(?<![a-z])node_?name{SET}{HOST}|(?m:^Node:)\s+{HOST}(?=/)|\bon node: {HOST}"),
     ("host", "assigned", rf"\bassigned \S+ to {HOST}"),
+    ("host", "host ", rf"(?m)^Host[ \t]+(?=[a-z]){NO_HOST}{HOST}\s*$|^Match\b[^\n]*?\b(?:original)?host[ \t]+(?=[A-Za-z]){HOST}"),
+    ("host", "% ", rf"(?m)^(?=[a-z][\w-]*(?: \d+)?% ){HOST}(?=(?: \d+)?% {TYPED})|^\[{HOST}(?=:[~/][^\]\n]*\] [\w.-]+% )"),
+    ("host", "% ", rf"(?m)^{HOST}(?=:[~/]\S*% {TYPED})"),
+    ("host", "forward ", rf"(?im)^[ \t]*(?:local|remote)forward[ \t]+\S+[ \t]+(?=[a-z]){HOST}(?=:\d)"),
+    ("host", "> ", rf"(?m)^(?=[a-z]){HOST}(?=:[~/]\S* \d+> )"),
     ("host", "proxyjump", rf"(?im)^[ \t]*ProxyJump[ \t]+(?:\S+@)?{HOST}"),
     ("host", "name", rf"(?im)^[ \t]*HostName[ \t]+{HOST}\s*$"),
     ("host", " ssh-", rf"(?m)^{HOST}(?=(?:,\S+)? (?:ssh-|ecdsa-))"),

@@ -11,6 +11,8 @@ USERS = (
     ("iface", "interface", r"\binterface found with name ([A-Za-z][\w.-]*)"),
     ("iface", "address for: ", r"\bfind address for: ([A-Za-z][\w.-]*)"),
     ("user", ":~", rf"(?m)^[\w.-]+:~\S* {NAME}(?=\$ )"),
+    ("user", "% ", rf"(?m)^\[[\w.-]+:[~/][^\]\n]*\] {NAME}(?=% )"),
+    ("user", "match ", rf"(?m)^Match\b[^\n]*?\buser[ \t]+{NAME}"),
     ("user", "㉿", rf"\({NAME}(?=㉿)"),
     ("user", " as '", rf"\bAuthenticating to \S+ as '{NAME}'"),
     ("user", "ssh ", rf"\bssh -l {NAME}"),
