@@ -285,6 +285,10 @@ class Figure:
     during: dict[str, Any] = field(default_factory=dict)
     unlisted: bool = False
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.value, (int, float)) or not isinstance(self.during, dict):
+            raise TypeError(f"{self.what} was not reported as a number with what was sampled meanwhile")
+
     @property
     def share(self) -> float | None:
         """The fraction of the expected value, 1 or more for a healthy machine; None if nothing is expected."""

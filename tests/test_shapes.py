@@ -29,6 +29,9 @@ WRONG = [
     ("nvml:gpu3", [], "Expected object | null, got array"),
     ("measured plan", {"gpus": [0], "left_alone": 3}, "got int - at .left_alone"),
     ("measured gemm:gpu0", {"fp16": {"tflops": "many"}}, "got str - at [...].tflops"),
+    ("command", None, "Expected object, got null"),
+    ("command", {"line": None}, "got null - at .line"),
+    ("job-hang", None, "Expected object, got null"),
 ]
 
 
@@ -113,3 +116,15 @@ def test_a_result_that_looks_like_one_that_fitted_is_checked_where_its_types_do_
         results = {"fp16": {"tflops": 1.0}, "bf16": value}
         assert shapes.fitting("measured gemm:gpu0", Reply("ok", results)).status == "error", value
     assert {shapes.fitting("measured gemm:gpu0", Reply("ok", value)).status for value in ([], [1], 0)} == {"error"}
+
+
+def test_a_measured_result_or_counter_that_is_null_is_missing() -> None:
+    bandwidth = {**H100.measured["memory-bandwidth:gpu0"].value, "buffer": None, "copy": {}}
+    counters = {"before": {"ecc_corrected": 1}, "after": {"ecc_corrected": None}}
+    replies = {"memory-bandwidth:gpu0": Reply("ok", bandwidth), "counters:gpu0": Reply("ok", counters)}
+    measured = shapes.all_measured_fitting({**H100.measured, **replies})
+    assert "buffer" not in measured["memory-bandwidth:gpu0"].value
+    assert measured["counters:gpu0"].value["after"] == {}
+    rows = {row.id: row for row in doctor.judge_at_its_level(replace(H100, measured=measured)).checks}
+    assert Status.ERROR not in {row.status for row in rows.values()}
+    assert "unexpected form (KeyError: 'wrong_elements')" in rows["memory-bandwidth"].message

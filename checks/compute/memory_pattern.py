@@ -92,7 +92,11 @@ def judge_run(facts: Facts, run: Run) -> Iterator[Finding]:
     assert run.gpu is not None
     known = expect.gpu(facts, run.gpu)
     evidence = {"index": run.gpu, "address": known.bus_id if known else run.gpu}
-    patterns = {name: result for name, result in run.values.items() if isinstance(result, dict) and "wrong_words" in result}
+    patterns = {
+        name: result
+        for name, result in run.values.items()
+        if isinstance(result, dict) and isinstance(result.get("wrong_words"), int)
+    }
     bad = {name: result for name, result in patterns.items() if result["wrong_words"]}
     if bad:
         yield WRONG.found(in_words(run, bad), {**evidence, "wrong": bad}, run.gpu, partial=True)

@@ -14,6 +14,7 @@ from gpudoctor.facts.devices import Devices
 from gpudoctor.facts.driver import Driver
 from gpudoctor.facts.engines import Engines
 from gpudoctor.facts.environment import Environment
+from gpudoctor.facts.guarded import guarded
 from gpudoctor.facts.inventory import Inventory
 from gpudoctor.facts.job import Job
 from gpudoctor.facts.kernel_log import KernelLog
@@ -66,11 +67,13 @@ class Facts:
     def once(self, make: Callable[[Facts], Iterable[Made]]) -> tuple[Made, ...]:
         """The result of `make` for these facts, computed at the first call. If it raised Skip, each call raises it again.
 
+        An answer of an unexpected form raises Unavailable.
+
         This way the judge, the summary and the report use the same `figures` of a check.
         """
         if make not in self._made:
             try:
-                self._made[make] = tuple(make(self))
+                self._made[make] = tuple(guarded(make)(self))
             except Skip as skip:  # whose traceback would keep these facts until a collection of garbage
                 self._made[make] = partial(type(skip), skip.reason, skip.kind)
         made = self._made[make]

@@ -106,7 +106,10 @@ class Measured(Guarded):
         """The planned measurements; Unavailable if there were none, as at level quick."""
         if "plan" not in self._measured:
             raise Unavailable("no GPU was measured in this run", Skip.NOT_MEASURED)
-        plan: dict[str, Any] = self._measured["plan"].value
+        reply = self._measured["plan"]
+        if not reply.value or not isinstance(reply.value.get("gpus"), list):
+            raise Unavailable(f"plan: {reply.detail or reply.status}", Skip.NO_ANSWER)
+        plan: dict[str, Any] = reply.value
         return plan
 
     @property
@@ -190,7 +193,7 @@ class Measured(Guarded):
     def counters(self) -> dict[int, dict[str, dict[str, int]]]:
         """GPU -> "before" and "after" -> error counter -> value."""
         prefix = "counters:gpu"
-        return {int(id[len(prefix) :]): reply.value for id, reply in self._measured.items() if id.startswith(prefix)}
+        return {int(id[len(prefix) :]): reply.value or {} for id, reply in self._measured.items() if id.startswith(prefix)}
 
 
 def _is_workload(id: str) -> bool:

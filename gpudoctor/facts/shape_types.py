@@ -19,6 +19,11 @@ def record(numbers: str = "", texts: str = "", flags: str = "", **others: Any) -
     return _TABLE("record", {**fields, **others}, total=False) | None
 
 
+def whole(**fields: Any) -> Any:
+    """An object with all of these fields, none of which is None."""
+    return _TABLE("whole", fields)
+
+
 def maps(to: Any) -> Any:
     """An object with any names, whose values are all of one type."""
     return dict[str, to] | None

@@ -1,7 +1,7 @@
 """The types of the answers to each question. An answer of another type is no answer: code may rely on what stands here.
 
-None is allowed everywhere, a field may be missing, and unknown fields and questions are not looked at: other versions of
-gpudoctor have others. What NVML and libcuda answer about one GPU is validated where it is read.
+None is allowed everywhere but in a `whole` answer, a field may be missing, and unknown fields and questions are not looked at:
+other versions of gpudoctor have others. What NVML and libcuda answer about one GPU is validated where it is read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 from gpudoctor.facts import shapes_measured
 from gpudoctor.facts.job.stuck import Look
-from gpudoctor.facts.shape_types import FLAG, NUMBER, TEXT, TEXTS, lists, maps, record
+from gpudoctor.facts.shape_types import FLAG, NUMBER, TEXT, TEXTS, lists, maps, record, whole
 from gpudoctor.model import Reply
 
 _LINK = "current_link_speed current_link_width max_link_speed max_link_width driver"
@@ -33,11 +33,10 @@ _EXACT: dict[str, Any] = {
     "cdi": lists(record(numbers="mtime", texts="path text")),
     "cgroup-limits": maps(TEXTS),
     "cloud": record(texts="asset_tag instance_type"),
-    "command": record(
-        numbers="seconds",
-        texts="failure kind line not_repeated",
-        left=TEXTS,
-        waiting=TEXTS,
+    "command": whole(
+        seconds=float,
+        **dict.fromkeys(("failure", "kind", "line", "not_repeated"), str),
+        **dict.fromkeys(("left", "waiting"), list[str]),
     ),
     "conda": list[dict[str, Any]] | None,
     "container-marks": maps(FLAG),
@@ -75,7 +74,7 @@ _EXACT: dict[str, Any] = {
         venv_settings=TEXTS,
         version=list[int | str] | None,
     ),
-    "job-hang": Look | None,
+    "job-hang": Look,
     "job-profile": record(
         numbers="code seconds",
         texts="ended engine engine_why line nothing",
@@ -166,6 +165,7 @@ _EXACT: dict[str, Any] = {
     "wsl": record(flags="is_wsl", marks=maps(FLAG)),
     "wsl-libraries": maps(record(numbers="bytes", texts="kind")),
 }
+_NEVER_NULL = ("command", "job-hang")
 _BEGINNINGS: dict[str, Any] = {
     "file:": TEXT,
     "glob:": TEXTS,
@@ -194,6 +194,8 @@ def fitting(question: str, reply: Reply) -> Reply:
 
 
 def _measured(id: str, reply: Reply) -> Reply:
+    if (kept := shapes_measured.without_nulls(id, reply.value)) is not reply.value:
+        reply = replace(reply, value=kept)
     value = shapes_measured.results(reply.value)
     unfamiliar = shapes_measured.unfamiliar(id, value)
     if unfamiliar != {} and _wrong(shapes_measured.of(id), unfamiliar):
@@ -203,12 +205,21 @@ def _measured(id: str, reply: Reply) -> Reply:
 
 
 def _fitting(question: str, reply: Reply, value: Any) -> Reply:
-    wrong = "" if value is None else _wrong(_shape(question), value)
+    if value is None:
+        is_wrong = reply.status == "ok" and (question in _NEVER_NULL or question.startswith("measured "))
+        return _unfit(reply, "Expected object, got null") if is_wrong else reply
+    wrong = _wrong(_shape(question), value)
     if not wrong:
         return reply
     plain = _without_blanks(value)
-    if plain is None or not _wrong(_shape(question), plain):
+    if question.startswith("measured "):
+        plain = shapes_measured.without_nulls(question.removeprefix("measured "), plain)
+    if (plain is None and question not in _NEVER_NULL) or not _wrong(_shape(question), plain):
         return replace(reply, value=plain)
+    return _unfit(reply, wrong)
+
+
+def _unfit(reply: Reply, wrong: str) -> Reply:
     return replace(reply, status="error", value=None, detail=f"the answer has an unexpected form: {wrong}")
 
 

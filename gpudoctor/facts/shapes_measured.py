@@ -92,6 +92,20 @@ def have_fitted(id: str, value: Any) -> None:
                 _FITTED.add((*result, *map(type, result.values())))
 
 
+def without_nulls(id: str, value: Any) -> Any:
+    """A result that is null is missing, and so is a counter."""
+    if type(value) is not dict:
+        return value
+    if None in value.values():
+        value = {name: result for name, result in value.items() if result is not None}
+    if id.startswith("counters:") and any(type(counts) is dict and None in counts.values() for counts in value.values()):
+        return {
+            when: {name: count for name, count in counts.items() if count is not None} if type(counts) is dict else counts
+            for when, counts in value.items()
+        }
+    return value
+
+
 def results(value: Any) -> Any:
     """The results of a workload, without the texts about the workload."""
     told = [name for name in _TOLD if name in value] if isinstance(value, dict) else []
