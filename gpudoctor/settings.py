@@ -93,11 +93,16 @@ def _project() -> Path | None:
     for folder in (here, *here.parents):
         path = folder / PROJECT
         try:
-            if path.is_file() and b"tool.gpudoctor" in _bytes(path):
+            if path.is_file() and not _is_planted(path) and b"tool.gpudoctor" in _bytes(path):
                 return path
         except (OSError, UserError):
             continue
     return None
+
+
+def _is_planted(path: Path) -> bool:
+    """Whether it is another user's file in a folder in which anybody can make files: /tmp is above many working folders."""
+    return bool(path.parent.stat().st_mode & stat.S_IWOTH) and path.lstat().st_uid not in (0, os.geteuid())
 
 
 def _bytes(path: Path) -> bytes:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pickle
+import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from gpudoctor.cli import main
 from gpudoctor.errors import UserError
 from gpudoctor.facts.job.recorded import Answer, Dump
 from gpudoctor.facts.job.stuck import Look, Process, Thread
-from gpudoctor.jobs.hanging import calls, logs, pickled, ras, recorder, sockets, stacks
+from gpudoctor.jobs.hanging import calls, dumping, logs, pickled, ras, recorder, sockets, stacks
 from gpudoctor.judging.jobs.hanging import ras as counts
 from gpudoctor.judging.jobs.hanging import recorders, waiting
 from gpudoctor.judging.jobs.hanging.standing import words
@@ -142,6 +143,29 @@ def test_a_long_dump_is_cut_to_what_is_judged() -> None:
     assert len(found["entries"]) == recorder.LAST + 2 * recorder.PENDING
     assert found["groups"][0]["entered"] == 2999
     assert len(json.dumps(found)) < 200_000
+
+
+def test_one_operation_that_stands_in_a_dump_a_million_times_costs_little() -> None:
+    entry = {"collective_seq_id": 1, "profiling_name": "nccl:x", "frames": [{"name": "f", "filename": "a", "line": 1}] * 24}
+    with pytest.raises(UserError, match="more than 200,000 operations"):
+        recorder.of_bytes(pickle.dumps({"entries": [entry] * 1_000_000}, 2), "trace_rank_1")
+    with pytest.raises(UserError, match="too many values"):
+        recorder.of_bytes(b'{"entries":[' + b"[]," * recorder.MOST_VALUES + b"[]]}", "trace_rank_1")
+
+
+def test_only_dumps_of_the_program_s_user_count_as_its_own(tmp_path: Path) -> None:
+    prefix = str(tmp_path / "nccl_trace_rank_")
+    dump = Path(shutil.copy(RECORDED / "trace_rank_0", prefix + "0"))
+    mine, others = {os.geteuid()}, {os.geteuid() + 1}
+    assert list(recorder.beside([prefix], 0, mine)) == [str(dump)]
+    assert list(recorder.beside([prefix], 0, others)) == []
+    with pytest.raises(UserError, match="belongs to another user"):
+        recorder.read(str(dump), others)
+    os.mkfifo(tmp_path / "rank0.pipe")
+    with open(tmp_path / "rank0.pipe", "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as pipe:
+        assert not dumping._ask(pipe.name, os.geteuid() + 1)
+        assert dumping._ask(pipe.name, os.geteuid())
+        assert pipe.read() == b"1\n"
 
 
 # Watchdogs in logs

@@ -40,6 +40,12 @@ def test_a_trace_is_read_in_pieces(chunk: int, tmp_path: Path, monkeypatch: pyte
     assert (trace.base_ns, trace.is_cut) == (5, False)
 
 
+def test_a_trace_that_is_nested_too_deeply_ends_there(tmp_path: Path) -> None:
+    trace = written(tmp_path, json.dumps({"traceEvents": EVENTS})[:-2] + ", " + "[" * 100_000)
+    assert [*trace] == EVENTS
+    assert trace.is_cut
+
+
 def test_a_trace_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     whole = json.dumps({"traceEvents": EVENTS})
     trace = written(tmp_path, whole[: len(whole) // 2])

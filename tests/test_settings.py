@@ -116,6 +116,18 @@ def test_what_is_not_about_gpudoctor_is_not_its_business(folder: Path) -> None:
     assert settings.current() == settings.Settings()
 
 
+def test_a_project_of_another_user_in_a_shared_folder_sets_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = of_project(folder, "[tool.gpudoctor]\nlevel = 'full'\n")
+    assert settings.current().level == "full"
+    path.parent.chmod(0o1777)
+    assert settings.current().level == "full"
+    foreign = os.stat_result((0o100644, 0, 0, 1, os.geteuid() + 1, 0, 0, 0, 0, 0))
+    monkeypatch.setattr(Path, "lstat", lambda self: foreign)
+    assert settings.current().level is None
+    path.parent.chmod(0o755)
+    assert settings.current().level == "full"
+
+
 def test_the_project_is_found_from_below_and_cannot_turn_redaction_off(folder: Path) -> None:
     own(folder, "redact = true")
     of_project(folder, "[tool.gpudoctor]\nredact = true\n")

@@ -27,26 +27,28 @@ def requested(members: Iterable[Sampled]) -> str:
     if not ranks:
         return f"no rank was started with {VARIABLE}"
     began = time.time()
-    asked = [one for one in ranks if _ask(f"{one.variables[VARIABLE]}{one.place.rank}.pipe")]
+    asked = [one for one in ranks if _ask(f"{one.variables[VARIABLE]}{one.place.rank}.pipe", one.uid)]
     if not asked:
         return "no rank reads its pipe: its flight recorder is off, or it does not use NCCL"
     prefixes = recorder.places(one.variables for one in asked)
+    owners = {one.uid for one in asked}
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
-        if len(list(recorder.beside(prefixes, began - 1))) >= len(asked):
+        if len(list(recorder.beside(prefixes, began - 1, owners))) >= len(asked):
             time.sleep(POLL_SECONDS)  # until the last one is written
             return ""
         time.sleep(POLL_SECONDS)
     return f"after {SECONDS:g} s, not all ranks had written their flight recorders"
 
 
-def _ask(path: str) -> bool:
-    """Only a FIFO with a reader is written to."""
+def _ask(path: str, owner: int) -> bool:
+    """Only a FIFO of the rank's user, with a reader, is written to: the path is what a variable of the rank says."""
     with contextlib.suppress(OSError):
         if stat.S_ISFIFO(Path(path).stat().st_mode):
             descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
             try:
-                return os.write(descriptor, b"1\n") > 0
+                about = os.fstat(descriptor)
+                return stat.S_ISFIFO(about.st_mode) and about.st_uid == owner and os.write(descriptor, b"1\n") > 0
             finally:
                 os.close(descriptor)
     return False

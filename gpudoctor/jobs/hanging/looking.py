@@ -102,9 +102,10 @@ def _dumps(proc: Proc, every: dict[int, Sampled]) -> list[dict[str, Any]]:
     since = time.time() - uptime(proc) + min(one.started for one in members) / TICKS
     found = []
     prefixes = recorder.places(proc.variables(one.pid) for one in members if not one.is_blocked)
-    for path in recorder.beside(prefixes, since):
+    owners = {one.uid for one in members}
+    for path in recorder.beside(prefixes, since, owners):
         with contextlib.suppress(UserError):
-            found.append(recorder.read(path))
+            found.append(recorder.read(path, owners))
     return found
 
 

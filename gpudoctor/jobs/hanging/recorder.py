@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ MOST_DUMPS = 1024
 LAST = 24  # finished operations of a group that are kept, so that ranks can be compared
 PENDING = 24  # unfinished ones: the first and the last of them
 MOST_GROUPS, MOST_FRAMES, MOST_SIZES, MOST_RANKS = 64, 24, 8, 4096
+MOST_ENTRIES = 200_000  # a ring of PyTorch's has some thousands
+MOST_VALUES = 16_000_000  # of JSON, in which a list of 70 bytes takes three
 # Where dumps lie, if no variable says so: the first was the default until PyTorch 2.8.
 DEFAULTS = ("/tmp/nccl_trace_rank_", "~/.cache/torch/comm_lib_trace_rank_")
 VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
@@ -41,20 +43,28 @@ def places(variables: Iterable[Mapping[str, str]]) -> list[str]:
     return [*found, *map(os.path.expanduser, DEFAULTS)]
 
 
-def beside(prefixes: Iterable[str], since: float) -> Iterator[str]:
-    """The dumps with these names that were written after a time, in seconds since 1970."""
+def beside(prefixes: Iterable[str], since: float, owners: Collection[int]) -> Iterator[str]:
+    """The dumps with these names that were written after a time, in seconds since 1970, by one of these users.
+
+    In /tmp, anybody can put a file with such a name.
+    """
     for prefix in prefixes:
         for path in sorted(glob.glob(glob.escape(prefix) + "*"))[:MOST_DUMPS]:  # noqa: PTH207 (a prefix, not a folder)
             with contextlib.suppress(OSError):
                 about = Path(path).stat()
-                if stat.S_ISREG(about.st_mode) and about.st_mtime >= since:
+                if stat.S_ISREG(about.st_mode) and about.st_mtime >= since and about.st_uid in owners:
                     yield path
 
 
-def read(path: str) -> dict[str, Any]:
-    """{"rank", "path", "groups", "entries"} of a dump. UserError if it cannot be read or is none."""
+def read(path: str, owners: Collection[int] = ()) -> dict[str, Any]:
+    """{"rank", "path", "groups", "entries"} of a dump. UserError if it cannot be read or is none.
+
+    owners: whose file it may be; () if the user named it.
+    """
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            if owners and os.fstat(file.fileno()).st_uid not in owners:
+                raise UserError(f"{path} belongs to another user than the program")
             data = file.read(MOST_BYTES + 1)
     except OSError as failure:
         raise UserError(f"{path}: {failure.strerror}") from None
@@ -65,10 +75,14 @@ def read(path: str) -> dict[str, Any]:
 
 def of_bytes(data: bytes, path: str) -> dict[str, Any]:
     try:
+        if data[:1] != b"\x80" and data.count(b",") + data.count(b"[") + data.count(b"{") > MOST_VALUES:
+            raise UserError("it has too many values for a dump of the flight recorder")
         said = pickled.plain(data) if data[:1] == b"\x80" else json.loads(data)
         entries = said["entries"]
         if not isinstance(entries, list):
             raise TypeError
+        if len(entries) > MOST_ENTRIES:
+            raise UserError(f"it has more than {MOST_ENTRIES:,} operations")
         return {"path": path, "rank": _rank(said, path), **_reduced(said, entries)}
     except UserError as failure:
         raise UserError(f"{path}: {failure}") from None
@@ -93,24 +107,20 @@ def _whole(said: Any) -> int:
 
 
 def _reduced(said: Mapping[str, Any], entries: list[Any]) -> dict[str, Any]:
-    by_group: dict[tuple[str, bool], list[dict[str, Any]]] = defaultdict(list)
+    by_group: dict[tuple[str, bool], list[Any]] = defaultdict(list)
     for entry in entries:
-        found = _entry(entry)
-        if len(by_group) < MOST_GROUPS or (found["group"], found["p2p"]) in by_group:
-            by_group[(found["group"], found["p2p"])].append(found)
+        of = _group_of(entry)
+        if len(by_group) < MOST_GROUPS or of in by_group:
+            by_group[of].append(entry)
     kept: list[dict[str, Any]] = []
     last: dict[str, int] = {}
     for (group, is_p2p), held in by_group.items():
         if not is_p2p:
-            last[group] = max(entry["sequence"] for entry in held)
-        done = [entry for entry in held if entry["done"]]
-        pending = [entry for entry in held if not entry["done"]]
-        kept += done[-LAST:]
-        kept += pending if len(pending) <= 2 * PENDING else [*pending[:PENDING], *pending[-PENDING:]]
-    for entry in kept:
-        entry["frames"] = [
-            [_text(one["name"])[:200], _text(one["filename"])[:400], _whole(one["line"])] for one in entry["frames"]
-        ]
+            last[group] = max(map(_sequence, held))
+        done = [entry for entry in held if _is_done(entry)]
+        pending = [entry for entry in held if not _is_done(entry)]
+        pending = pending if len(pending) <= 2 * PENDING else [*pending[:PENDING], *pending[-PENDING:]]
+        kept += map(_entry, (*done[-LAST:], *pending))
     return {"version": _text(said.get("version"))[:100], "groups": _groups(said, last), "entries": kept}
 
 
@@ -150,19 +160,33 @@ def _first_number(name: str) -> str:
     return match[0] if match else name
 
 
-def _entry(said: Mapping[str, Any]) -> dict[str, Any]:
+def _group_of(said: Mapping[str, Any]) -> tuple[str, bool]:
     group = said.get("process_group") or ("", "")
-    is_p2p = bool(said.get("is_p2p"))
-    frames = said.get("frames") or []
+    return _text(group[0])[:100], bool(said.get("is_p2p"))
+
+
+def _sequence(said: Mapping[str, Any]) -> int:
+    return _whole(said["p2p_seq_id" if said.get("is_p2p") else "collective_seq_id"])
+
+
+def _is_done(said: Mapping[str, Any]) -> bool:
+    return bool(said.get("retired")) or said.get("state") == "completed"
+
+
+def _entry(said: Mapping[str, Any]) -> dict[str, Any]:
+    group, is_p2p = _group_of(said)
     return {
-        "group": _text(group[0])[:100],
+        "group": group,
         "p2p": is_p2p,
-        "sequence": _whole(said["p2p_seq_id" if is_p2p else "collective_seq_id"]),
+        "sequence": _sequence(said),
         "operation": _text(said["profiling_name"]).rpartition(":")[2][:100],
         "backend": _text(said["profiling_name"]).partition(":")[0][:20],
         "state": _text(said.get("state"))[:20],
-        "done": bool(said.get("retired")) or said.get("state") == "completed",
+        "done": _is_done(said),
         "sizes": [[_whole(number) for number in size[:MOST_SIZES]] for size in (said.get("input_sizes") or [])[:MOST_SIZES]],
         "types": [_text(name)[:20] for name in (said.get("input_dtypes") or [])[:MOST_SIZES]],
-        "frames": frames[:MOST_FRAMES],
+        "frames": [
+            [_text(one["name"])[:200], _text(one["filename"])[:400], _whole(one["line"])]
+            for one in (said.get("frames") or [])[:MOST_FRAMES]
+        ],
     }

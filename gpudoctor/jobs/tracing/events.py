@@ -55,6 +55,9 @@ class Trace:
                 return
             try:
                 event, at = decode(buffer, at)
+            except RecursionError:
+                self.is_cut = True
+                return
             except ValueError:
                 piece = file.read(CHUNK)
                 if not piece or len(buffer) - at > MOST_EVENT:
@@ -70,6 +73,6 @@ def _head(text: str) -> dict[str, Any]:
     """What stands before the events."""
     try:
         value = json.loads(text.rstrip().rstrip(",") + "}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

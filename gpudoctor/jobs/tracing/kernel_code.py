@@ -109,7 +109,7 @@ def _of_triton(cache: Path, wanted: str) -> Iterator[Kernel]:
 def _about(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(_read(file))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -140,7 +140,8 @@ def _code(kernels: Sequence[Kernel], measured: Mapping[str, Any], tools: Tools, 
     listed = kernel.listed(tools)
     lines = listed.rows()
     files = {row["file"] for row in lines}
-    of_inductor = [file for file in sorted(files) if Path(file).is_relative_to(cache / "inductor")]
+    own = (cache / "inductor").resolve()
+    of_inductor = [file for file in sorted(files) if Path(file).resolve().is_relative_to(own)]
     origin = "Inductor" if of_inductor else "Triton" if "warps" in kernel.about else "the program file"
     found = {"function": kernel.name, "origin": origin, "variants": variants, "chosen": number, "lines": lines}
     if of_inductor:

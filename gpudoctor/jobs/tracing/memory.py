@@ -10,7 +10,7 @@ from typing import Any
 POINTS, MOST_HOLDERS = 60, 12
 RESERVING = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 EARLIER = "earlier"  # allocated before the history began
-WRONG = (KeyError, IndexError, TypeError, ValueError)
+WRONG = (KeyError, IndexError, TypeError, ValueError, RecursionError)
 
 
 @dataclass

@@ -182,6 +182,6 @@ def _read(path: Path) -> dict[str, Any] | None:
         if path.stat().st_size > MOST_BYTES:
             return None
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

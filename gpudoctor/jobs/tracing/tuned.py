@@ -10,7 +10,7 @@ from typing import Any
 HEARD = "tuned-*.jsonl"  # of worker/tracing/tuned.py
 MOST_ROWS, MOST_BYTES = 40, 16 << 20
 PLAIN = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-WRONG = (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError)
+WRONG = (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError)
 
 
 def rows(folder: Path, cache: Path, wanted: str) -> list[dict[str, Any]]:
