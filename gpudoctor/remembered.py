@@ -36,6 +36,14 @@ def of(taken: str) -> str:
         return ""
 
 
+def has(path: str) -> bool:
+    """Whether the user examined this Python here before."""
+    try:
+        return os.path.abspath(path) in _read().values()  # noqa: PTH100 (a link stays a link)
+    except (OSError, UserError):
+        return False
+
+
 def _file() -> Path:
     return folders.state() / "pythons.json"
 

@@ -15,6 +15,7 @@ import yaml
 from each import each
 from stand_in import environment, run
 
+from gpudoctor import remembered
 from gpudoctor.cli import mcp, mcp_tools
 from gpudoctor.errors import UserError
 from gpudoctor.files import snapshot
@@ -91,6 +92,22 @@ def test_a_pipe_is_not_waited_for(tool: str, words: list[str | None], tmp_path: 
         os.mkfifo(pipe)
     with pytest.raises(UserError, match="is not a regular file"):
         mcp_tools.TOOLS[tool](*(word and str(pipe) for word in words))
+
+
+def test_a_program_that_a_client_names_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    started, program = tmp_path / "started", tmp_path / "env" / "bin" / "python"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\ntouch {started}\n")
+    program.chmod(0o755)
+    for named in (str(program), str(tmp_path / "env")):
+        with pytest.raises(UserError, match="starts no other program that a client names"):
+            mcp_tools.check(python=named)
+    assert not started.exists()
+    mcp_tools._must_be_known("python3")
+    mcp_tools._must_be_known(sys.executable)
+    remembered.remember("2026-01-01T00:00:00Z", str(program))
+    mcp_tools._must_be_known(str(tmp_path / "env"))
 
 
 def test_a_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import stat
 import threading
 from collections.abc import Callable
@@ -31,12 +32,15 @@ def check(
     """Diagnose this machine: its GPUs, driver, CUDA, containers and Python environment. Returns what is wrong and how to fix it.
 
     level: "quick" puts no load on any GPU and takes about a second; "standard" benchmarks each idle GPU for up to 4 minutes;
-    "full" also tests memory and compilers. only: ids of checks, areas or tags. python: the interpreter or environment to examine.
+    "full" also tests memory and compilers. only: ids of checks, areas or tags. python: the interpreter or environment to examine,
+    one that is active or on PATH, or that the user has examined with gpudoctor before.
     Nothing on the machine is changed. Names, paths and addresses are redacted.
     """
     from gpudoctor import examining
     from gpudoctor.wanted import Wanted
 
+    if python:
+        _must_be_known(python)
     wanted = Wanted(level, tuple(only or ()), python=python, expect_gpus=expect_gpus)
     wanted.checks()
     with ONE_AT_A_TIME:
@@ -115,6 +119,28 @@ def fix(problem: str | None = None, file: str | None = None) -> str:
         return f"{problem or 'Nothing that needs a fix'} was not found there.\n"
     notes = ["Names are redacted: gpudoctor fix prints the exact commands on the machine itself."]
     return _cut(shown.sweep(script.render(steps, str(shown.target.get("distribution", "")), notes)))
+
+
+def _must_be_known(python: str) -> None:
+    """A tool that only reads must not start any program that a client names: a log can have told the client to."""
+    import os
+
+    from gpudoctor import pythons, remembered, settings
+    from gpudoctor.interpreter import Interpreter
+
+    def path_of(named: str) -> str:
+        return os.path.abspath(Interpreter(os.path.expanduser(named)).path)  # noqa: PTH100, PTH111 (a link stays a link)
+
+    known = {candidate.path for candidate in pythons.candidates(os.environ)}
+    if own := settings.current().python:
+        known.add(path_of(own))
+    if "/" not in python and python in {Path(path).name for path in known}:
+        return
+    if path_of(python) not in known and not remembered.has(path_of(python)):
+        raise UserError(
+            f"{python} is not active, not on PATH, and was not examined before. This server starts no other program that a "
+            f"client names: run gpudoctor check --python {shlex.quote(python)} once yourself"
+        )
 
 
 def _not_endless(*words: str) -> None:
