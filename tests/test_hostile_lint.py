@@ -95,3 +95,13 @@ def test_a_file_beside_that_is_no_regular_file_is_not_waited_for(tmp_path: Path)
 def test_a_process_substitution_is_read() -> None:
     line = f"{sys.executable} -m gpudoctor images lint --kind dockerfile <(echo FROM ubuntu)"
     assert subprocess.run(["bash", "-c", line], capture_output=True, check=False).returncode == 0
+
+
+def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    outside, folder = tmp_path / "secret", tmp_path / "project"
+    outside.write_text("FROM nvidia/cuda:11.0-base\n")
+    (folder / "docker").mkdir(parents=True)
+    (folder / "docker" / "Dockerfile").write_text("FROM x\n")
+    (folder / "Dockerfile").symlink_to(outside)
+    (folder / "Dockerfile.gpu").symlink_to("docker/Dockerfile")
+    assert [path.relative_to(folder).as_posix() for path in files.search(folder)] == ["Dockerfile.gpu", "docker/Dockerfile"]

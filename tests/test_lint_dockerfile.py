@@ -241,6 +241,7 @@ def test_what_a_base_image_is(reference: str, family: str, cuda: tuple[int, int]
         ("RUN true\n", 0, "it has no FROM"),
         ("# only a comment\n", 0, "it has no instructions"),
         ("FROM a\nINSTALL torch\n", 2, "INSTALL is not a Dockerfile instruction"),
+        ("root:$6$zorblex:19000:0:99999\n", 1, "this is not a Dockerfile instruction"),
         ("RUN true\nFROM a\n", 1, "RUN is before the first FROM"),
         ("FROM --platform=x\n", 1, "FROM names no image"),
     ],

@@ -48,12 +48,18 @@ class Linted:
 
 
 def search(folder: Path) -> list[Path]:
-    """The files of a folder whose name shows their kind, in the order of their paths."""
-    found = []
+    """The files of a folder whose name shows their kind, in the order of their paths; no links to what is outside of it."""
+    found: list[Path] = []
+    root = folder.resolve()
     for here, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in _SKIPPED)
-        found += [Path(here, name) for name in sorted(names) if _is_meant(Path(here, name))]
+        paths = (Path(here, name) for name in sorted(names))
+        found += [path for path in paths if _is_inside(path, root) and _is_meant(path)]
     return found
+
+
+def _is_inside(path: Path, root: Path) -> bool:
+    return not path.is_symlink() or path.resolve().is_relative_to(root)
 
 
 def kind_of_name(name: str) -> str:

@@ -82,7 +82,9 @@ def parse(text: str) -> Parsed:
             limit = f"{_MOST} instructions" if len(found) >= _MOST else f"{_LONGEST >> 10} KB in one instruction"
             raise NoDockerfile(instruction.line, f"it has more than {limit}")
         if instruction.name not in _NAMES and not own_syntax:
-            raise NoDockerfile(instruction.line, f"{instruction.name[:40]} is not a Dockerfile instruction")
+            # The file may be a link to something else, of which no more than a word is shown.
+            named = instruction.name[:20] if instruction.name.isalpha() else "this"
+            raise NoDockerfile(instruction.line, f"{named} is not a Dockerfile instruction")
         found.append(instruction)
     if not found:
         raise NoDockerfile(0, "it has no instructions")
