@@ -10,9 +10,13 @@ import pytest
 from each import each
 from process import processor_seconds
 
+from gpudoctor.evidence import kernel
+from gpudoctor.evidence.excerpt import Excerpt
+from gpudoctor.facts import Facts
 from gpudoctor.facts.kernel_log import KernelLog, Sxid, Xid, boots_of, log_line
 from gpudoctor.facts.replies import Replies
-from gpudoctor.model import Reply, Skip, Unavailable
+from gpudoctor.facts.xids import xids_by_gpu
+from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Skip, Snapshot, Unavailable
 from gpudoctor.worker.probes import kernel_log
 from gpudoctor.worker.probes.machine import Machine
 
@@ -149,6 +153,17 @@ def test_a_healthy_machine() -> None:
     assert [line.seconds for line in found.matching(r"SEGFAULT .* in libnvidia-ml")] == [26.934052]
     assert found.source == "dmesg"
     assert found.complete
+
+
+def test_a_log_of_which_lines_were_left_out_is_counted_at_least() -> None:
+    lines = {number: f"[{number}.0] NVRM: Xid (PCI:0000:3b:00): 31, pid=12, name=python, MMU Fault" for number in range(3)}
+    for left_out, words in ((0, "Xid 31, 3 times"), (7, "Xid 31, at least 3 times")):
+        whole, cut = kernel.reply(Excerpt(lines)), kernel.reply(Excerpt(lines, left_out=left_out))
+        assert whole
+        assert cut
+        for reply in (cut, kernel.joined(whole, cut), kernel.joined(cut, whole)):
+            found = Facts(Snapshot(SNAPSHOT_SCHEMA, "", "2026-01-01T00:00:00Z", {"kernel-log": reply}))
+            assert words in next(iter(xids_by_gpu(found))).words([31])
 
 
 def test_a_message_over_several_lines() -> None:

@@ -47,6 +47,8 @@ def test_diagnosis_is_what_the_author_says(path: Path) -> None:
     assert not set(found) & set(case.get("never", ()))
     if found and "confidence" in case:
         assert report.diagnosis[0].confidence.value == case["confidence"]
+    if "title" in case:
+        assert case["title"] in report.diagnosis[0].title
     if "fix" in case:
         said = [f"{fix.title} {fix.command}" for fix in report.diagnosis[0].fixes]
         assert any(case["fix"] in words for words in said), said

@@ -103,11 +103,11 @@ def judge_switch(facts: Facts, sxids: list[Sxid]) -> Iterator[Finding]:
         ends = other_ends(facts)
         boots = sum(any(is_same(sxid, fatal) for sxid in boot) for boot in facts.kernel_log.earlier_sxids)
         problem, again = history.of_switch(FATAL, boots)
-        message = words(fatal) + again + (f"; the other end: {'; '.join(ends)}" if ends else "")
+        message = words(fatal, facts.kernel_log.counted) + again + (f"; the other end: {'; '.join(ends)}" if ends else "")
         problem = replace(problem, why=f"{problem.why} {EITHER_END}") if ends else problem
         yield problem.found(message, {**evidence(fatal), **({"other_ends": ends} if ends else {})})
     elif risky:
-        yield NON_FATAL.found(words(risky), evidence(risky))
+        yield NON_FATAL.found(words(risky, facts.kernel_log.counted), evidence(risky))
 
 
 def is_same(sxid: Sxid, others: list[Sxid]) -> bool:
@@ -119,7 +119,7 @@ def judge_past(facts: Facts, switches: list[str]) -> Iterator[Finding]:
     past = [sxid for boot in facts.kernel_log.earlier_sxids for sxid in boot] if has_past(facts) else []
     for pci in dict.fromkeys(sxid.pci for sxid in past if sxid.is_fatal and sxid.pci not in switches):
         fatal = [sxid for sxid in past if sxid.pci == pci and sxid.is_fatal]
-        message = f"{words(fatal)}; this was before the last boot and has not come back since"
+        message = f"{words(fatal, facts.kernel_log.counted)}; this was before the last boot and has not come back since"
         yield replace(FATAL, action=Action.WATCH, status=Status.WARN).found(message, evidence(fatal))
 
 
@@ -162,9 +162,9 @@ def is_risky(code: int) -> bool:
     return row is not None and row.is_risky
 
 
-def words(sxids: list[Sxid]) -> str:
+def words(sxids: list[Sxid], counted: str) -> str:
     codes = ", ".join(map(str, dict.fromkeys(sxid.code for sxid in sxids)))
-    times = f", {len(sxids)} times" if len(sxids) > 1 else ""
+    times = f", {counted}{len(sxids)} times" if len(sxids) > 1 else ""
     return f"NVSwitch {sxids[0].pci} reported SXid {codes}{times}: {sxids[0].text}"
 
 

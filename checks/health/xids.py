@@ -227,7 +227,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
                 yield replace(finding, because=finding.because or facts.texts.alone * "blackwell-needs-open-module")
         if facts.texts.alone:
             yield from quiet_xids.need_no_action(gpu)
-    yield from quiet_xids.injected(facts.kernel_log.injected_xids)
+    yield from quiet_xids.injected(facts.kernel_log.injected_xids, facts.kernel_log.counted)
     if links and not any(sxid.is_fatal for sxid in facts.kernel_log.sxids):
         yield nvlink(facts, links)
     for past in past_xids_by_gpu(facts):

@@ -72,7 +72,8 @@ def reply(excerpt: Excerpt) -> Reply | None:
         return None
     lines = [text for text, counts in zip(by_kernel, relevant, strict=True) if counts or _BOOT.search(text)]
     complete = bool(_BOOT.search(by_kernel[0])) and not excerpt.left_out
-    return Reply("ok", {"source": "text", "lines": lines, "complete": complete, "total": len(by_kernel)})
+    left_out = {"left_out": excerpt.left_out} if excerpt.left_out else {}
+    return Reply("ok", {"source": "text", "lines": lines, "complete": complete, "total": len(by_kernel), **left_out})
 
 
 def _is_of_log(text: str) -> bool:
@@ -86,7 +87,9 @@ def joined(known: Reply | None, more: Reply) -> Reply:
     told = set(known.value["lines"])
     lines = [*known.value["lines"], *(line for line in more.value["lines"] if line not in told or _BOOT.search(line))]
     total = known.value["total"] + more.value["total"]
-    return Reply("ok", {"source": known.value["source"], "lines": lines, "complete": known.value["complete"], "total": total})
+    joint = {"source": known.value["source"], "lines": lines, "complete": known.value["complete"], "total": total}
+    left_out = known.value.get("left_out", 0) + more.value.get("left_out", 0)
+    return Reply("ok", {**joint, "left_out": left_out} if left_out else joint)
 
 
 def beside(live: Reply | None, given: Reply) -> Reply:

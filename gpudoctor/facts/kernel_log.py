@@ -102,6 +102,11 @@ class KernelLog(Guarded):
         """Whether the log starts at the boot; otherwise earlier messages may be missing."""
         return bool(self._answer["complete"]) or len(self.boots) > 1
 
+    @property
+    def counted(self) -> str:
+        """What comes before a number of messages: "at least " if some lines of a long text were left out."""
+        return "at least " if self._answer.get("left_out") else ""
+
     @cached_property
     def boots(self) -> tuple[tuple[LogLine, ...], ...]:
         """The log of each boot, the latest one last; a log given as evidence can hold several."""

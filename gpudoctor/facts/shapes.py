@@ -84,7 +84,7 @@ _EXACT: dict[str, Any] = {
         wanted=maps(NUMBER),
     ),
     "kernel-config": TEXT,
-    "kernel-log": record(numbers="total", texts="source", flags="complete", lines=TEXTS),
+    "kernel-log": record(numbers="left_out total", texts="source", flags="complete", lines=TEXTS),
     "kernel-log-earlier": lists(TEXTS),
     "kernel-modules": maps(record(flags="headers", nvidia=TEXTS)),
     "kubernetes-marks": maps(FLAG),

@@ -33,7 +33,7 @@ class GpuXids:
     """The Xids of one GPU in the order of the log.
 
     gpu: NVML's answers about it, None if NVML does not know it; recovery: the recovery action that NVML, or else the log,
-    requests now; None if neither reports one. earlier: its Xids in each earlier boot.
+    requests now; None if neither reports one. earlier: its Xids in each earlier boot. counted: as of KernelLog.
     """
 
     pci: str
@@ -41,6 +41,7 @@ class GpuXids:
     all: tuple[Xid, ...]
     recovery: str | None
     earlier: tuple[tuple[Xid, ...], ...] = ()
+    counted: str = ""
 
     @cached_property
     def codes(self) -> tuple[int, ...]:
@@ -94,7 +95,7 @@ class GpuXids:
         """A phrase with these Xids and the text of the first."""
         found = [xid for xid in self.all if xid.code in codes]
         numbers = ", ".join(str(code) for code in self.codes if code in codes)
-        times = f", {len(found)} times" if len(found) > 1 else ""
+        times = f", {self.counted}{len(found)} times" if len(found) > 1 else ""
         who = f", by {found[0].process}" if found[0].process else ""
         text = f": {found[0].text[:LONGEST_TEXT].rstrip('.')}" if found[0].text else ""
         return f"{self.name} reported Xid {numbers}{times}{who}{text}"
@@ -201,7 +202,7 @@ def _of(facts: Facts, slot: str) -> GpuXids:
     found = tuple(xid for xid in facts.kernel_log.xids if xid.pci == slot)
     earlier = tuple(tuple(xid for xid in boot if xid.pci == slot) for boot in facts.kernel_log.earlier_xids)
     gpu = _gpu_at(facts, slot)
-    return GpuXids(slot, gpu, found, _recovery(gpu) if gpu else _asked_in_log(found), earlier)
+    return GpuXids(slot, gpu, found, _recovery(gpu) if gpu else _asked_in_log(found), earlier, facts.kernel_log.counted)
 
 
 def _asked_in_log(xids: Sequence[Xid]) -> str | None:

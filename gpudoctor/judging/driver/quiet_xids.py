@@ -54,9 +54,9 @@ def _has_a_problem(code: int) -> bool:
     return known is None or bool(known.problem)
 
 
-def injected(xids: Sequence[Xid]) -> Iterator[Finding]:
+def injected(xids: Sequence[Xid], counted: str) -> Iterator[Finding]:
     if xids:
         gpus, codes = sorted({xid.pci for xid in xids}), sorted({xid.code for xid in xids})
-        times = f"{len(xids)} time{'s' if len(xids) > 1 else ''}"
+        times = f"{counted}{len(xids)} time{'s' if len(xids) > 1 else ''}"
         words = f"{', '.join(gpus)}: Xid {', '.join(map(str, codes))} was injected, {times}"
         yield INJECTED.found(words, {"address": f"{gpus[0]}.0", "xids": codes, "first": xids[0].text})

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gpudoctor.facts.texts import Passage, Text
-from gpudoctor.judging.texts import coded
+from gpudoctor.judging.texts import coded, titles
 from gpudoctor.judging.texts.candidates import candidates
 from gpudoctor.judging.texts.first_errors import first_error, last_error
 from gpudoctor.knowledge.messages import Message
@@ -166,7 +166,7 @@ def _finding(problem: Problem, found: list[Match]) -> Finding:
     words = _UNTOLD.sub("", message.words.format_map(_Named(surest.groups)))
     confidence = Confidence(message.confidence)
     status = Status.FAIL if _fails(found) else problem.status
-    about = replace(message.means(problem), status=status)
+    about = replace(message.means(problem if message.confidence == "confirmed" else titles.described(problem)), status=status)
     return Finding(about, words, evidence, confidence=confidence, causes=(problem.id, *causes), is_clue=_is_clue(found))
 
 

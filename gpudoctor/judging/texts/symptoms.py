@@ -9,7 +9,7 @@ from itertools import chain, islice
 from gpudoctor.facts import Facts
 from gpudoctor.facts.calm import is_calm, prose
 from gpudoctor.facts.known import known
-from gpudoctor.judging.texts import answers
+from gpudoctor.judging.texts import answers, titles
 from gpudoctor.judging.texts.vetoes import SYMPTOMS, is_solved, veto
 from gpudoctor.knowledge import symptoms
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Status
@@ -148,4 +148,4 @@ def _short(words: str) -> str:
 
 def _shown_first(problem: Problem) -> Problem:
     fix = FIRST.get(problem.id)
-    return replace(problem, fixes=(fix, *problem.fixes)) if fix else problem
+    return replace(titles.described(problem), fixes=(fix, *problem.fixes) if fix else problem.fixes)
