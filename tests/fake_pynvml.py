@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 COUNTED: list[int] = []
@@ -54,3 +55,42 @@ def nvmlDeviceGetComputeRunningProcesses(handle: int) -> list[Any]:  # noqa: N80
     ours = Process()
     ours.pid = os.getpid()
     return [Process(), ours]
+
+
+LINKS = 2
+FIELDS = {82: 61, 3: 0, 4: 0, 94: 7}  # memory temperature, ECC errors, replays
+OF_LINKS = (161, 162, 163)
+NOT_SUPPORTED = 3
+
+
+def nvmlDeviceGetFieldValues(handle: int, fields: list[tuple[int, int]]) -> list[Any]:  # noqa: N802
+    """Replays of link 1 of GPU 0 grow with each reading."""
+    return [_field(number, readings(handle) * (number == 161 and (handle, link) == (0, 1))) for number, link in fields]
+
+
+def _field(number: int, grown: int) -> Any:
+    is_known = number in FIELDS or number in OF_LINKS
+    value = SimpleNamespace(ullVal=FIELDS.get(number, grown))
+    return SimpleNamespace(nvmlReturn=0 if is_known else NOT_SUPPORTED, valueType=3, value=value)
+
+
+def nvmlDeviceGetNvLinkState(handle: int, link: int) -> int:  # noqa: N802
+    if link >= LINKS:
+        raise OSError("no such link")
+    return 1
+
+
+def nvmlEventSetCreate() -> list[int]:  # noqa: N802
+    return []
+
+
+def nvmlDeviceRegisterEvents(handle: int, types: int, events: list[int]) -> None:  # noqa: N802
+    events.append(handle)
+
+
+def nvmlEventSetWait_v2(events: list[int], milliseconds: int) -> Any:  # noqa: N802
+    """Once all that was started works, GPU 1 falls off the bus."""
+    if events == [1] and Path(os.environ["GPUDOCTOR_TEST_RUN"], "falls-off").exists():
+        events.clear()
+        return SimpleNamespace(eventType=8, eventData=79)
+    raise OSError("timeout")

@@ -18,11 +18,12 @@ from stubs import ROOT
 from test_driver_workloads import library  # noqa: F401
 from waiting import HOPELESS_SECONDS
 
-from gpudoctor import catalog, doctor
+from gpudoctor import catalog, doctor, knowledge
 from gpudoctor.choices import BURN
 from gpudoctor.model import Reply, Report, Status
 from gpudoctor.wanted import Burning, Wanted
 from gpudoctor.worker.measuring import guard
+from gpudoctor.worker.measuring.watching.record import Record, Xid
 
 RING = """
 import json, sys
@@ -135,16 +136,25 @@ def sampled(**changes: Any) -> Any:
     """A sampler as the guard reads it, of one GPU."""
     sample = {"celsius": 70, "others": [], **changes.pop("sample", {})}
     counters = {"before": {"ecc_uncorrected": 2}, "during": {"ecc_uncorrected": 2}, **changes}
+    limits = {0: {"slowdown_celsius": 92}}
     return SimpleNamespace(
-        samples={0: SimpleNamespace(last=sample)}, counters={0: counters}, limits={0: {"slowdown_celsius": 92}}
+        samples={0: SimpleNamespace(last=sample)}, counters={0: counters}, limits=limits, record=Record([0], 0.0)
     )
 
 
 def test_a_long_load_stops_before_it_harms() -> None:
-    assert guard.danger(sampled()) == ""
-    assert "92 °C" in guard.danger(sampled(sample={"celsius": 92}))
-    assert "memory error" in guard.danger(sampled(during={"ecc_uncorrected": 3}))
-    assert "train (pid 7)" in guard.danger(sampled(sample={"others": [{"pid": 7, "name": "train", "mib": 9}]}))
+    assert guard.dangers(sampled()) == {}
+    assert "92 °C" in guard.dangers(sampled(sample={"celsius": 92}))[0]
+    assert "memory error" in guard.dangers(sampled(during={"ecc_uncorrected": 3}))[0]
+    assert "train (pid 7)" in guard.dangers(sampled(sample={"others": [{"pid": 7, "name": "train", "mib": 9}]}))[0]
+
+
+def test_a_fatal_xid_is_one_of_the_table() -> None:
+    assert {xid.code for xid in map(knowledge.xid, range(256)) if xid and xid.severity == "fatal"} == guard.FATAL_XIDS
+    line = "NVRM: Xid (PCI:0000:19:00): 149, NETIR_LINK_EVT  {} XC0 i0 Link 00 (0x004505c6 0x00000000)"
+    severe = {kind: guard.is_fatal(Xid(0, 149, line.format(kind))) for kind in ("Fatal", "Nonfatal")}
+    assert severe == {"Fatal": True, "Nonfatal": False}
+    assert not guard.is_fatal(Xid(0, 31))
 
 
 def during(celsius: float, mhz: float = 1755, **reasons: float) -> dict[str, Any]:

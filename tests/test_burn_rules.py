@@ -8,7 +8,7 @@ from pathlib import Path
 import machine
 import pytest
 from each import each
-from virtual_gpus import VirtualGpu, burned
+from virtual_gpus import VirtualGpu, burned, measured
 
 from gpudoctor import doctor
 from gpudoctor.choices import BURN
@@ -29,6 +29,12 @@ def report(replies: dict[int, Reply], models: dict[int, str] | None = None) -> R
     }
     measured = {"plan": plan, **{f"burn:gpu{index}": reply for index, reply in replies.items()}}
     return doctor.judge_at_its_level(replace(taken, replies={**taken.replies, **renamed}, measured=measured, level=BURN))
+
+
+def watched_report(replies: dict[str, Reply]) -> Report:
+    taken = machine.load("hgx-h200-x8")
+    plan = Reply("ok", {"workloads": {"burn": "burn"}, "gpus": [0, 1], "left_alone": {}, "kind": "busy"})
+    return doctor.judge_at_its_level(replace(taken, measured={"plan": plan, **replies}, level=BURN))
 
 
 def found(judged: Report) -> dict[str, int | None]:
@@ -98,8 +104,12 @@ OTHER = {"others": [{"pid": 7, "name": "train", "mib": 900}]}
     [
         (VirtualGpu(rise=65), "GPU 0 reached 92 °C, its slowdown temperature"),
         (VirtualGpu(rise=61, throttles=99), ""),  # 91 °C
-        (VirtualGpu(events={100: {"ecc_uncorrected": 2}}), "GPU 0 had an uncorrectable memory error"),
-        (VirtualGpu(events={100: {"ecc_uncorrected": 1}}), ""),  # from before the load
+        (VirtualGpu(counts={"ecc_uncorrected": (100, 1)}), "GPU 0 had an uncorrectable memory error"),
+        (VirtualGpu(counts={"ecc_uncorrected": (-500, 1), "ecc_corrected": (100, 1)}, lacks=("ecc_uncorrected",)), ""),
+        (VirtualGpu(xids={100: 79}), "GPU 0 reported Xid 79, which is fatal"),
+        (VirtualGpu(kernel={100: "NVRM: Xid (PCI:0000:05:00): 48, pid=1"}), "GPU 0 reported Xid 48, which is fatal"),
+        (VirtualGpu(kernel={100: "NVRM: Xid (PCI:0000:15:00): 48, pid=1"}), ""),  # of another GPU
+        (VirtualGpu(xids={100: 31}), ""),
         (VirtualGpu(events={100: OTHER}), "train (pid 7) began to use GPU 0"),
         (VirtualGpu(events={100: {"others": []}}), ""),
         (VirtualGpu(events={10_000: OTHER}), ""),  # after its end
@@ -122,3 +132,57 @@ def test_the_wall_clock_ends_a_load(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     replies = burned([HEALTHY], 10 * MINUTES, tmp_path, monkeypatch)
     assert replies[0].value["complete"] == {"seconds": 600.0}
     assert replies[0].seconds == 600
+
+
+XID = "NVRM: Xid (PCI:0000:05:00): {}, pid=71, name=python3, Ch 00000008"
+LINE_OF_ANOTHER = "NVRM: Xid (PCI:0000:e5:00): 79, GPU has fallen off the bus."
+
+
+@each(
+    ["gpu", "problem", "words"],
+    [
+        (VirtualGpu(counts={"nvlink_replay:3": (100, 0.1)}), "nvlink-errors", "link 3: 14 replay, from 1:50 on, 6 a minute"),
+        (VirtualGpu(counts={"nvlink_crc:3": (100, 90)}), "", ""),
+        (VirtualGpu(counts={"nvlink_crc:3": (100, 110)}), "nvlink-errors", "link 3: 15400 crc"),
+        (VirtualGpu(counts={"nvlink_recovered:2": (100, 0.0051)}), "", ""),  # one
+        (VirtualGpu(counts={"nvlink_recovered:2": (100, 0.02)}), "nvlink-unstable", "link 2: 2 survived recovery"),
+        (VirtualGpu(counts={"nvlink_symbol_ber:1": (0, 0)}), "nvlink-unstable", "link 1: bit error rate 2e-08"),
+        (VirtualGpu(counts={"nvlink_state:1": (100, -1)}), "nvlink-link-down", "link 1 went down at 1:41, during bf16 products"),
+        (VirtualGpu(counts={"pcie_recoveries": (100, 1), "pcie_corrected": (100, 1)}), "", ""),
+        (VirtualGpu(counts={"pcie_fatal": (100, 0.0099)}), "pcie-errors-in-log", "1 fatal PCIe errors, at 3:22"),
+        (VirtualGpu(events={100: {"pcie_width": 8}}), "pcie-width-downgraded", "from x16 to x8 lanes at 1:40"),
+        (VirtualGpu(memory_rise=31), "gpu-memory-at-temperature-limit", "memory reached 95 °C"),
+        (VirtualGpu(memory_rise=28), "", ""),
+        (VirtualGpu(kernel={100: XID.format(13)}), "xid-13-graphics-exception", "Xid 13 at 1:40, during bf16 products"),
+        (VirtualGpu(xids={190: 92}), "", ""),  # judged by its counters
+        (VirtualGpu(xids={100: 79}), "xid-79-fallen-off-bus", "Xid 79 at 1:40, during memory patterns (GPU has fallen"),
+        (VirtualGpu(kernel={100: LINE_OF_ANOTHER}), "", ""),
+        (VirtualGpu(xids={100: 94}, kernel={100: XID.format(94)}), "xid-94-contained-ecc", "Xid 94 at 1:40"),
+    ],
+)
+def test_what_is_watched_each_second(
+    gpu: VirtualGpu, problem: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / str(len([*tmp_path.iterdir()]))
+    folder.mkdir()
+    judged = watched_report(measured([gpu], 4 * MINUTES, folder, monkeypatch))
+    entries = {entry.problem: entry for entry in judged.diagnosis if entry.check == "burn-errors"}
+    assert {*entries} == {problem} - {""}
+    for entry in entries.values():
+        assert entry.gpu == 0
+        assert words in entry.message
+
+
+def test_what_could_not_be_watched_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = VirtualGpu(lacks=("nvlink_effective_ber", "nvlink_symbol_ber"))
+    replies = measured([gpu], MINUTES, tmp_path, monkeypatch)
+    row = {row.id: row for row in watched_report(replies).checks}["burn-errors"]
+    assert row.status is Status.PASS
+    assert "not watched: NVLink bit error rates (not supported by this GPU or its driver)" in row.message
+    assert replies["watch:gpu0"].value["calls"] < 30
+    deaf = {**replies["watch:all"].value, "source": "", "why": "kmsg: Operation not permitted"}
+    row = {row.id: row for row in watched_report({**replies, "watch:all": Reply("ok", deaf)}).checks}["burn-errors"]
+    assert "the kernel log (kmsg: Operation not permitted)" in row.message
+    neither = Reply("ok", {**deaf, "events": {"0": "Not Supported"}})
+    row = {row.id: row for row in watched_report({**replies, "watch:all": neither}).checks}["burn-errors"]
+    assert row.status is Status.SKIP

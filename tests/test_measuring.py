@@ -356,6 +356,29 @@ def test_a_signal_keeps_what_was_measured(number: signal.Signals) -> None:
         assert set(run.replies[f"counters:gpu{gpu}"].value) == {"before", "after"}
 
 
+def test_a_long_load_watches_each_gpu_and_stops_the_one_that_fails() -> None:
+    alone = NVML.replace("[Process(), ours]", "[ours]")
+    run = Running({**job("endless each", gpus=2, pynvml=alone, fake_pynvml=alone), "is_long": True}, "endless:gpu1")
+    Path(os.environ[MARK], "falls-off").touch()
+    for _ in run.messages():
+        if {"endless:gpu1", "each:gpu1"} <= {*run.replies}:
+            break
+    run.program.send_signal(signal.SIGINT)
+    run.end()
+    fatal = "GPU 1 reported Xid 79, which is fatal"
+    assert (run.replies["endless:gpu1"].status, run.replies["endless:gpu1"].detail) == ("guarded", fatal)
+    assert run.replies["each:gpu1"].detail == fatal + " before this began"
+    assert run.replies["endless:gpu0"].status == "cut"
+    own, shared = run.replies["watch:gpu0"].value, run.replies["watch:all"].value
+    assert set(own["moved"]) == {"nvlink_replay:1"}
+    assert own["links"] == [0, 1]
+    assert own["highest"] == {"memory_celsius": 61}
+    assert own["not_watched"]["nvlink_symbol_ber"] == "not supported by this GPU or its driver"
+    assert own["calls"] < 10
+    assert [(gpu, code) for _, gpu, code in shared["xids"]] == [(1, 79)]
+    assert shared["source"] or shared["why"]
+
+
 def test_a_second_signal_ends_at_once() -> None:
     ends_slowly = f"open(os.environ[{MARK!r}] + '/is-ending', 'w').close(); time.sleep(600)"
     run = Running(patched(job(LONG), "measuring/schedule.py", "schedule.end(why)", ends_slowly), "endless:gpu0")

@@ -77,8 +77,8 @@ DIFFER = Problem(
 STOPPED = Problem(
     id="burn-stopped",
     title="The load was stopped before its time, to protect the machine",
-    why="gpudoctor burn stops at the slowdown temperature of a GPU, at an uncorrectable memory error, and when another program "
-    "begins to use a GPU.",
+    why="gpudoctor burn stops the work of a GPU at its slowdown temperature, at an uncorrectable memory error or a fatal Xid, "
+    "and when another program begins to use it.",
     action=Action.FIX_CONFIG,
     fixes=(
         look("Show temperatures, errors and processes", "nvidia-smi -q -d TEMPERATURE,ECC,PIDS"),
@@ -157,9 +157,9 @@ def judge_agreement(group: list[Burned]) -> Iterator[Finding]:
 
 def judge_end(facts: Facts, found: tuple[Burned, ...]) -> Iterator[Finding]:
     """A load that was stopped by a rule of ours; one that the user interrupted is reported as that."""
-    reason = facts.measured.stopped_by(burning.WORKLOAD)
+    reason = "; ".join(facts.measured.stopped_by(burning.WORKLOAD))
     if reason:
-        seconds = max(each.seconds for each in found)
+        seconds = min((each.seconds for each in found if not each.is_complete), default=0.0)
         yield STOPPED.found(f"stopped after {seconds:.0f} s: {reason}", {"reason": reason, "seconds": round(seconds)})
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from gpudoctor.facts.guarded import Guarded
 from gpudoctor.model import Reply, Skip, Unavailable
 
-# Entries that are not workloads: the plan, imports of frameworks, error counters, the sampler's history.
-_NOT_WORKLOADS = ("plan", "import", "counters", "history", "sampler")
+# Entries that are not workloads: the plan, imports of frameworks, error counters, the sampler's history, what was watched.
+_NOT_WORKLOADS = ("plan", "import", "counters", "history", "sampler", "watch")
 _KINDS = {"missing": Skip.NOT_INSTALLED, "cut": Skip.CUT_OFF}
 _SAYS_MORE = {"died", "timeout", "stopped", "error"}
 
@@ -173,9 +173,9 @@ class Measured(Guarded):
         """What a run that was stopped early left out."""
         return tuple(id for id, reply in self._measured.items() if reply.status == "cut")
 
-    def stopped_by(self, workload: str) -> str:
-        """Why a long load was stopped before its time, to protect the machine; "" if it was not."""
-        return next((reply.detail for reply in self._of(workload).values() if reply.status == "guarded"), "")
+    def stopped_by(self, workload: str) -> tuple[str, ...]:
+        """Why a long load was stopped before its time, to protect the machine: for each GPU whose work ended so."""
+        return tuple(dict.fromkeys(reply.detail for reply in self._of(workload).values() if reply.status == "guarded"))
 
     @cached_property
     def imports(self) -> dict[str, Reply]:
@@ -194,6 +194,15 @@ class Measured(Guarded):
         """GPU -> "before" and "after" -> error counter -> value."""
         prefix = "counters:gpu"
         return {int(id[len(prefix) :]): reply.value or {} for id, reply in self._measured.items() if id.startswith(prefix)}
+
+    @cached_property
+    def watched(self) -> dict[str, Any]:
+        """ "all" and "gpu0": what was watched during a long load; Unavailable if nothing was."""
+        prefix = "watch:"
+        found = {id[len(prefix) :]: reply.value for id, reply in self._measured.items() if id.startswith(prefix)}
+        if not found:
+            raise Unavailable("nothing was watched under load", Skip.NOT_MEASURED)
+        return found
 
 
 def _is_workload(id: str) -> bool:

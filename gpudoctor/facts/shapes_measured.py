@@ -10,7 +10,7 @@ from gpudoctor.facts.shape_types import FLAG, NUMBER, TEXT, TEXTS, lists, maps, 
 NAMES = re.compile(r"plan|sampler|import:[\w.-]+|[\w-]+:(?:all|gpu\d{1,4})")
 
 _NUMBERS = """
-    burst_ms bursts copies products
+    began burst_ms bursts copies products
     algorithm_gb_per_s all_milliseconds allowed_error block_bytes blocks both_milliseconds bus_gb_per_s bytes cached_microseconds
     channels code cold_seconds compute_milliseconds concurrent_kernels copy copy_milliseconds cuda_runtime devices
     driver_microseconds elements empty_allocated_bytes empty_driver_bytes empty_reserved_bytes event_microseconds first first_fp32
@@ -60,11 +60,25 @@ _EXACT: dict[str, Any] = {
     "history": record(
         numbers="every_seconds",
         celsius=lists(NUMBER),
+        memory_celsius=lists(NUMBER),
         sm_mhz=lists(NUMBER),
         watts=lists(NUMBER),
         workloads=maps(lists(NUMBER)),
     ),
     "sampler": Any,
+    "watch": record(
+        numbers="calls every_seconds longest_milliseconds milliseconds readings",
+        texts="source why",
+        events=maps(TEXT),
+        highest=maps(NUMBER),
+        line_seconds=lists(NUMBER),
+        lines=TEXTS,
+        links=lists(NUMBER),
+        moved=maps(lists(lists(NUMBER))),
+        not_watched=maps(TEXT),
+        watched=TEXTS,
+        xids=lists(lists(NUMBER)),
+    ),
 }
 
 

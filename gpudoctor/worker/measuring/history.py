@@ -1,4 +1,4 @@
-"""Clocks, power and temperature of a GPU over a whole run, in about the same number of points for any duration."""
+"""Clocks, power and temperatures of a GPU over a whole run, in about the same number of points for any duration."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 POINTS = 160
 FINEST_SECONDS = 0.25
-DIGITS = {"sm_mhz": 0, "watts": 1, "celsius": 1}
+DIGITS = {"sm_mhz": 0, "watts": 1, "celsius": 1, "memory_celsius": 1}
 
 
 class History:

@@ -18,11 +18,14 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 
 from gpudoctor.worker.child import Channel, die_with_parent, talking
 from gpudoctor.worker.measuring.history import History
+from gpudoctor.worker.measuring.watching.observer import Observer
+from gpudoctor.worker.measuring.watching.record import Record
 from gpudoctor.worker.reply import Reply
 
 INTERVAL_SECONDS, LONG_INTERVAL_SECONDS = 0.02, 0.25
 MOST_SAMPLES = 6000  # of one GPU, in memory
 LAST_COUNTERS_SECONDS = 1.0
+LAST_OF_LONG = 5  # times as long: the links of eight GPUs have some hundred counters
 PROCESSES_EVERY = 15  # rounds
 COUNTERS = {
     "ecc_corrected": lambda nvml, handle: nvml.nvmlDeviceGetTotalEccErrors(handle, 0, 0),
@@ -30,8 +33,10 @@ COUNTERS = {
     "pcie_replays": lambda nvml, handle: nvml.nvmlDeviceGetPcieReplayCounter(handle),
     "remapped_rows": lambda nvml, handle: sum(nvml.nvmlDeviceGetRemappedRows(handle)[:2]),
 }
-COUNTERS_EVERY = 20  # long intervals
-LIMITS = {"slowdown_celsius": lambda nvml, handle: nvml.nvmlDeviceGetTemperatureThreshold(handle, 1)}
+LIMITS = {
+    "slowdown_celsius": lambda nvml, handle: nvml.nvmlDeviceGetTemperatureThreshold(handle, 1),
+    "memory_celsius": lambda nvml, handle: nvml.nvmlDeviceGetTemperatureThreshold(handle, 2),
+}
 READINGS = {
     "sm_mhz": lambda nvml, handle: nvml.nvmlDeviceGetClockInfo(handle, 1),
     "memory_mhz": lambda nvml, handle: nvml.nvmlDeviceGetClockInfo(handle, 2),
@@ -46,6 +51,7 @@ SUMMARIES: Dict[str, Callable[[List[Any]], Any]] = {
     "memory_mhz": statistics.median,
     "watts": max,
     "celsius": max,
+    "memory_celsius": max,
     "pcie_generation": max,
     "pcie_width": max,
 }
@@ -84,31 +90,40 @@ class Sampler:
     """The parent's side: a process that sends samples until it is stopped. Works with select."""
 
     def __init__(self, gpus: Sequence[int], is_long: bool = False) -> None:
-        """gpus: NVML's indices. is_long: samples for many minutes, less often, with the error counters meanwhile."""
+        """gpus: NVML's indices. is_long: samples for many minutes, less often, and all that is watched meanwhile."""
         self.limits: Dict[int, Dict[str, int]] = {}
         self.counters: Dict[int, Dict[str, Dict[str, int]]] = {}
         self.failure = ""
         self.samples = {gpu: Samples() for gpu in gpus}
-        began = time.monotonic()
-        self.histories = {gpu: History(began) for gpu in gpus}
+        self.began = time.monotonic()
+        self.is_long = is_long
+        self.record = Record(gpus, self.began)
+        self.histories = {gpu: History(self.began) for gpu in gpus}
         worker = os.getpid()
         self.child, self.lines = talking(lambda channel: _watch(channel, gpus, worker, is_long))
 
     def take(self) -> None:
         """Reads the samples since the last call."""
         for line in self.lines.read():
-            if "failure" in line:
-                self.failure = line["failure"]
-            elif "limits" in line:
-                self.limits[line["gpu"]] = line["limits"]
-            elif "counters" in line:
-                self.counters.setdefault(line["gpu"], {})[line["when"]] = line["counters"]
-            else:
-                self.samples[line["gpu"]].keep(line["at"], line["sample"])
-                self.histories[line["gpu"]].keep(line["at"], line["sample"])
+            self.hear(line)
         manner = self.child.killed() if self.lines.ended else ""
         if manner:
             self.failure = self.failure or "the process that watches NVML: " + manner
+
+    def hear(self, line: Dict[str, Any]) -> None:
+        if "failure" in line:
+            self.failure = line["failure"]
+        elif "limits" in line:
+            self.limits[line["gpu"]] = line["limits"]
+        elif "counters" in line:
+            self.counters.setdefault(line["gpu"], {})[line["when"]] = line["counters"]
+        elif "sample" in line:
+            gpu, at, sample = line["gpu"], line["at"], line["sample"]
+            self.samples[gpu].keep(at, sample)
+            self.histories[gpu].keep(at, sample)
+            self.record.keep_sample(gpu, at, sample)
+        else:
+            self.record.hear(line)
 
     def has_seen(self, moment: float) -> bool:
         """Whether all samples until then have arrived, or never will."""
@@ -127,13 +142,14 @@ class Sampler:
             value = history.as_value()
             if value:
                 yield "history:gpu%d" % gpu, Reply("ok", value)
+        yield from self.record.replies()
         if self.failure:
             yield "sampler", Reply("error", None, self.failure)
 
     def stop(self) -> None:
         """Reads the last counters; kills a sampler that is stuck in NVML."""
         self.child.signal(signal.SIGTERM)
-        end = time.monotonic() + LAST_COUNTERS_SECONDS
+        end = time.monotonic() + LAST_COUNTERS_SECONDS * (LAST_OF_LONG if self.is_long else 1)
         while not self.lines.ended and (left := end - time.monotonic()) > 0:
             if select.select([self.lines], [], [], left)[0]:
                 self.take()
@@ -173,13 +189,20 @@ def _watch(channel: Channel, gpus: Sequence[int], worker: int, is_long: bool) ->
         pynvml.nvmlInit()
         handles = {gpu: pynvml.nvmlDeviceGetHandleByIndex(gpu) for gpu in gpus}
         _send_counters(channel, "before", pynvml, handles)
-        if is_long:
-            for gpu, handle in handles.items():
-                channel.send(gpu=gpu, limits=_known(pynvml, handle, LIMITS))
-        _sample(channel, pynvml, handles, worker, stopped, is_long)
+        observer = _observer(channel, pynvml, handles) if is_long else None
+        _sample(channel, pynvml, handles, worker, stopped, observer)
+        if observer:
+            observer.look(last=True)
+            observer.close()
         _send_counters(channel, "after", pynvml, handles)
     except Exception as failure:
         channel.send(failure="%s: %s" % (type(failure).__name__, failure))
+
+
+def _observer(channel: Channel, nvml: Any, handles: Dict[int, Any]) -> Observer:
+    for gpu, handle in handles.items():
+        channel.send(gpu=gpu, limits=_known(nvml, handle, LIMITS))
+    return Observer(channel, nvml, handles)
 
 
 def _send_counters(channel: Channel, when: str, nvml: Any, handles: Dict[int, Any]) -> None:
@@ -187,19 +210,23 @@ def _send_counters(channel: Channel, when: str, nvml: Any, handles: Dict[int, An
         channel.send(gpu=gpu, when=when, counters=_known(nvml, handle, COUNTERS))
 
 
-def _sample(channel: Channel, nvml: Any, handles: Dict[int, Any], worker: int, stopped: List[bool], is_long: bool) -> None:
+def _sample(
+    channel: Channel, nvml: Any, handles: Dict[int, Any], worker: int, stopped: List[bool], observer: Optional[Observer]
+) -> None:
     others: Dict[int, List[Dict[str, Any]]] = {}
     for number in itertools.count():
         if stopped or os.getppid() != worker:
             return
-        next_round = time.monotonic() + (LONG_INTERVAL_SECONDS if is_long else INTERVAL_SECONDS)
-        if is_long and number % COUNTERS_EVERY == COUNTERS_EVERY - 1:
-            _send_counters(channel, "during", nvml, handles)
+        next_round = time.monotonic() + (LONG_INTERVAL_SECONDS if observer else INTERVAL_SECONDS)
+        if observer:
+            observer.look()
         for gpu, handle in handles.items():
             if number % PROCESSES_EVERY == 0:
                 others[gpu] = _others(nvml, handle, worker)
             at = time.monotonic()
             sample = _known(nvml, handle, READINGS)
+            if observer:
+                sample.update(observer.gauges[gpu])
             channel.send(gpu=gpu, at=at, sample=dict(sample, others=others[gpu]) if others[gpu] else sample)
         time.sleep(max(0.0, next_round - time.monotonic()))
 

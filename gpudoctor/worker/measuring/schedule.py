@@ -69,7 +69,7 @@ class Schedule:
         self.imports: Set[str] = set()  # that are still to be tried
         self.lost: Dict[int, str] = {}  # GPU -> the task that still holds it and cannot be killed
         self.is_guarded = False
-        self.early = "cut"  # the status of what is ended early
+        self.stopped: Dict[int, str] = {}  # GPU -> why it gets no more work
         self.told = 0.0
         self.began = time.monotonic()
 
@@ -86,15 +86,14 @@ class Schedule:
             if self._listen():
                 return CUT_OFF
             self._deliver(time.monotonic())
-            if self.is_guarded and (why := guard.danger(self.sampler)):
-                self.early = "guarded"
-                return why
+            if self.is_guarded:
+                self._protect()
         return ""
 
     def end(self, why: str) -> None:
         """Kills what is running; then sends the known results, and reports the rest as missing."""
         for task in self.started.values():
-            task.verdict = task.verdict if task.verdict[0] else (self.early, why)
+            task.verdict = task.verdict if task.verdict[0] else ("cut", why)
             self.hosts[task.workload.runtime].end(task.id)
         end = time.monotonic() + GRACE_SECONDS
         while self.started and time.monotonic() < end:
@@ -106,7 +105,7 @@ class Schedule:
         for task in list(self.started.values()):
             self._finish(task, *task.verdict)
         for task in list(self.pending):
-            self._finish(task, self.early, why + " before this began")
+            self._finish(task, "cut", why + " before this began")
         self._deliver(float("inf"))
         for name, reply in self.sampler.replies():
             self.send(measured=name, reply=vars(reply))
@@ -165,6 +164,20 @@ class Schedule:
             else:
                 self.lost.update({gpu.index: "%s on it could not be killed" % task.id for gpu in task.gpus})
                 self._finish(task, task.verdict[0], "%s; %s" % (task.verdict[1], STUCK))
+
+    def _protect(self) -> None:
+        """Ends the work of a GPU that is in danger, and all that it shares with others, which go on with their own."""
+        for gpu, why in guard.dangers(self.sampler).items():
+            if gpu in self.stopped:
+                continue
+            self.stopped[gpu] = why
+            for task in [task for task in (*self.pending, *self.started.values()) if gpu in [own.index for own in task.gpus]]:
+                if task in self.pending:
+                    self._finish(task, "guarded", why + " before this began")
+                elif not task.verdict[0]:
+                    task.verdict = ("guarded", why)
+                    task.deadline = time.monotonic() + GRACE_SECONDS
+                    self.hosts[task.workload.runtime].end(task.id)
 
     def _listen(self) -> bool:
         """Reads messages of hosts and the sampler; returns whether the run has to stop."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
@@ -115,6 +116,10 @@ class Task:
         for name, (began, ended) in heard.windows.items():
             seen = self._during(sampler, began, ended)
             value[name] = dict(value[name], seconds=round(ended - began, 4), **({"during": seen} if seen else {}))
+            if sampler.is_long:
+                value[name]["began"] = round(began - sampler.began, 2)
+        if sampler.is_long:
+            value.update(unfinished(heard, sampler.began))
         failed = self.status in WITH_LAST_WORDS
         texts = {
             "prints": last_words(self.file) if failed else "",
@@ -129,6 +134,14 @@ class Task:
         seen = {str(gpu.index): sampler.during(gpu.index, began, ended) for gpu in self.gpus}
         known = {index: found for index, found in seen.items() if found}
         return known if self.workload.scope == TOGETHER else next(iter(known.values()), None)
+
+
+def unfinished(heard: bench.Heard, began: float) -> Dict[str, Any]:
+    """The section in which a long load ended early, which has no result: its load, and when it began."""
+    name, ends = heard.step, [ended for _, ended in heard.windows.values()]
+    if name in heard.windows or not re.match(r"\w+ \d+$", name) or not ends:
+        return {}
+    return {"unfinished": {"load": name.split()[0], "began": round(max(ends) - began, 2)}}
 
 
 def planned(

@@ -1,0 +1,197 @@
+"""Under full load for minutes, no link fails, no counter of errors grows and no Xid is reported.
+
+What it means
+Many faults leave results correct at first: a link repeats transfers, the memory gets too hot, the driver reports an Xid and
+recovers. They show while everything works at once, and a look before and after does not say when they began.
+
+How it is judged
+During gpudoctor burn, each second: NVLink errors, recoveries, bit error rates and states, the PCIe link, the temperature of the
+memory, and the Xids in the kernel log and of NVML. A replay, a recovery or an uncorrectable error of an NVLink is too many; so
+are two recoveries that an NVLink 5 survived, 100 CRC errors a second, and a bit error rate of 1e-12. A PCIe link must not lose
+lanes, nor run at a lower generation while data is copied over it than before. Fatal PCIe errors, Xids, and memory at its highest
+operating temperature are reported. The message names the GPU, the link, when it began, the rate, and what ran then.
+
+Known exceptions
+What a GPU or its driver does not report is listed as not watched. Corrected errors of NVLinks are not judged. Without the kernel
+log only those Xids are known that NVML reports. ECC errors and PCIe replays are judged by errors-under-load.
+
+References
+https://docs.nvidia.com/deploy/nvml-api/group__nvmlFieldValueEnums.html
+https://docs.nvidia.com/deploy/xid-errors/index.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor import knowledge
+from gpudoctor.facts import Facts
+from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.known import known
+from gpudoctor.facts.xids import GpuXids
+from gpudoctor.judging.measured import burning, expect
+from gpudoctor.judging.measured.watched import UnderLoad, clock, under_load
+from gpudoctor.model import Check, Finding, Skip
+
+BROKEN = ("replay", "recovery", "failed_recovery", "malformed_packet", "buffer_overrun", "link_integrity")
+FATAL = {"pcie_fatal": "fatal PCIe errors", "pcie_non_fatal": "uncorrected PCIe errors"}
+NVLINK = "nvlink_"
+MOST_CRC_PER_SECOND = 100  # of DCGM: DCGM_LIMIT_MAX_NVLINK_CRC_ERROR
+LEAST_RECOVERED = 2  # in a load; a good link has none
+MOST_BIT_ERRORS = 1e-12  # as nvlink
+OTHERWISE = "xid-contact-support"
+# Counter -> its words, in groups, for what could not be watched.
+GROUPS = {
+    "NVLink errors": ("nvlink", "nvlink_replay", "nvlink_recovery"),
+    "NVLink bit error rates": ("nvlink_effective_ber", "nvlink_symbol_ber"),
+    "ECC errors": ("ecc_corrected", "ecc_uncorrected"),
+    "remapped rows": ("rows_corrected",),
+    "memory temperature": ("memory_celsius",),
+    "PCIe replays": ("pcie_replays",),
+}
+
+
+def judge(facts: Facts) -> Iterator[Finding]:
+    seen = under_load(facts)
+    for index in seen.gpus:
+        gpu = expect.gpu(facts, index)
+        evidence = {"index": index, "address": gpu.bus_id if gpu else index}
+        for id, words, more in (
+            *nvlinks(seen, index),
+            *rates(seen, index),
+            *pcie(facts, seen, index),
+            *memory(gpu, seen, index),
+            *xids(facts, seen, index, gpu),
+        ):
+            yield facts.problems[id].found(f"GPU {index}: {words}", {**evidence, **more}, index, partial=True)
+
+
+Found = tuple[str, str, dict[str, object]]  # the id of a problem, words, evidence
+
+
+def nvlinks(seen: UnderLoad, index: int) -> Iterator[Found]:
+    """Growing counters of links, and links that went down."""
+    errors: dict[str, list[str]] = {}
+    links: dict[str, set[int]] = {}
+    for growth in seen.growths(index):
+        kind = growth.counter.removeprefix(NVLINK)
+        if growth.link is None or not growth.counter.startswith(NVLINK):
+            continue
+        is_flood = kind == "crc" and growth.per_minute / 60 >= MOST_CRC_PER_SECOND
+        id = "nvlink-errors" if kind in BROKEN or is_flood else ""
+        id = "nvlink-unstable" if kind == "recovered" and growth.rose >= LEAST_RECOVERED else id
+        if id:
+            name = "survived recovery" if kind == "recovered" else kind.replace("_", " ")
+            errors.setdefault(id, []).append(f"link {growth.link}: {growth.rose:.0f} {name}, {growth.words}")
+            links.setdefault(id, set()).add(growth.link)
+    for id, words in errors.items():
+        yield id, "; ".join(words), {"links": sorted(links[id])}
+    down = [series for series in seen.moved(index) if series.counter == "nvlink_state" and series.points[-1][1] == 0]
+    if down:
+        at = min(series.points[-1][0] for series in down)
+        names = ", ".join(str(series.link) for series in down)
+        yield (
+            "nvlink-link-down",
+            f"link {names} went down at {clock(at)}{during(seen, index, at)}",
+            {"down": [series.link for series in down]},
+        )
+
+
+def rates(seen: UnderLoad, index: int) -> Iterator[Found]:
+    high = {name: rate for name, rate in seen.highest(index).items() if name.startswith(NVLINK) and rate >= MOST_BIT_ERRORS}
+    if high:
+        words = [f"link {name.partition(':')[2]}: bit error rate {rate:.0e}" for name, rate in sorted(high.items())]
+        yield "nvlink-unstable", "; ".join(words), {"rates": {name: f"{rate:.1e}" for name, rate in high.items()}}
+
+
+def pcie(facts: Facts, seen: UnderLoad, index: int) -> Iterator[Found]:
+    for growth in seen.growths(index):
+        if growth.counter in FATAL:
+            yield "pcie-errors-in-log", f"{growth.rose:.0f} {FATAL[growth.counter]}, {growth.words}", {"count": growth.rose}
+    for series in seen.moved(index):
+        if series.counter == "pcie_width":
+            at, lanes = series.points[-1]
+            highest = max(value for _, value in series.points)
+            if lanes < highest:
+                words = f"the PCIe link went from x{highest:.0f} to x{lanes:.0f} lanes at {clock(at)}{during(seen, index, at)}"
+                yield "pcie-width-downgraded", words, {"lanes": lanes, "possible_lanes": highest}
+    yield from generation(facts, index)
+
+
+def generation(facts: Facts, index: int) -> Iterator[Found]:
+    """While data is copied over it, a link does not slow down to save power."""
+    for each in burning.burned(facts):
+        copies = each.of("pcie") if each.index == index else []
+        found = [(stretch.name, stretch.values.get("during", {}).get("pcie_generation")) for stretch in copies]
+        known_ones = [(name, value) for name, value in found if value]
+        fastest = max((value for _, value in known_ones), default=0)
+        slower = [name for name, value in known_ones if value < fastest]
+        if slower and known_ones[-1][1] < fastest:
+            words = f"its PCIe link ran at generation {known_ones[-1][1]} in the last copies, at {fastest} before"
+            yield "pcie-gen-low-under-load", words, {"generation": known_ones[-1][1], "possible_generation": fastest}
+
+
+def memory(gpu: Gpu | None, seen: UnderLoad, index: int) -> Iterator[Found]:
+    highest = seen.highest(index).get("memory_celsius")
+    limit = known(lambda: gpu.temperature_limit_c("memory")) if gpu else None
+    if highest is not None and limit is not None and highest >= limit:
+        words = f"memory reached {highest:.0f} °C, the highest operating temperature is {limit} °C"
+        yield "gpu-memory-at-temperature-limit", words, {"temperature_c": highest, "limit_c": limit}
+
+
+def xids(facts: Facts, seen: UnderLoad, index: int, gpu: Gpu | None) -> Iterator[Found]:
+    found = seen.xids.get(index, ())
+    if not found:
+        return
+    of_gpu = GpuXids(found[0].pci, gpu, found, None)
+    for code in of_gpu.faults:
+        known_one = knowledge.xid(code)
+        if known_one and known_one.problem is None:
+            continue
+        id = (known_one and known_one.problem) or OTHERWISE
+        first = next(xid for xid in found if xid.code == code)
+        at = first.seconds or 0.0
+        times = sum(xid.code == code for xid in found)
+        words = f"Xid {code} at {clock(at)}{during(seen, index, at)}" + (f", {times} times" if times > 1 else "")
+        words += f": {first.text[:120]}" if first.text else f" ({known_one.name})" if known_one else ""
+        yield id if id in facts.problems else OTHERWISE, words, {"xids": [code], "count": times, "seconds": at}
+
+
+def during(seen: UnderLoad, index: int, second: float) -> str:
+    ran = seen.ran_at(index, second)
+    return f", during {ran}" if ran else ""
+
+
+def not_watched(seen: UnderLoad) -> list[str]:
+    """What could not be read on any GPU, with the reason: "NVLink bit error rates (not supported …)"."""
+    found = []
+    for words, counters in GROUPS.items():
+        reasons = {seen.not_watched(gpu).get(name) for gpu in seen.gpus for name in counters} - {None}
+        is_read = any(name in seen.watched(gpu) for gpu in seen.gpus for name in counters)
+        if reasons and not is_read:
+            found.append(f"{words} ({'; '.join(sorted(filter(None, reasons)))})")
+    if not seen.source:
+        found.append(f"the kernel log ({seen.why_no_log})")
+    return found
+
+
+def summary(facts: Facts) -> str:
+    seen = under_load(facts)
+    if not seen.gpus:
+        raise Skip("no GPU was watched", Skip.NO_ANSWER)
+    if not seen.source and not any(seen.has_events(gpu) for gpu in seen.gpus):
+        raise Skip(f"Xids could not be watched: neither in the kernel log ({seen.why_no_log}) nor by NVML", Skip.NO_ANSWER)
+    links = max((len({*seen.links(gpu)}) for gpu in seen.gpus), default=0)
+    words = f"no Xid, no growing counter of errors on {len(seen.gpus)} GPUs" + (f" with {links} NVLinks each" if links else "")
+    missing = not_watched(seen)
+    return words + (f"; not watched: {', '.join(missing)}" if missing else "")
+
+
+CHECK = Check(
+    judge=judge,
+    summary=summary,
+    needs=("cuda-context",),
+    after=("burn",),
+    level="burn",
+    tags=("hardware",),
+)
