@@ -144,9 +144,12 @@ def _ran(load: str, measured: Mapping[str, Reply]) -> float:
 def merged(earlier: Mapping[str, Reply], later: Mapping[str, Reply]) -> dict[str, Reply]:
     """The stretches of both, in order; of all else, what was measured last."""
     both = {**earlier, **later}
+    offset = _ended(earlier)
     for id in earlier.keys() & later.keys():
         if id.rpartition(":")[0] in LOADS:
-            both[id] = _joined(earlier[id], later[id])
+            both[id] = _joined(earlier[id], later[id], offset)
+        elif id.startswith("watch:"):
+            both[id] = _watched(earlier[id], later[id], offset)
         elif id.startswith("counters:"):
             both[id] = _counted(earlier[id], later[id])
     if "plan" in earlier and "plan" in later:
@@ -154,17 +157,47 @@ def merged(earlier: Mapping[str, Reply], later: Mapping[str, Reply]) -> dict[str
     return both
 
 
-def _joined(one: Reply, other: Reply) -> Reply:
-    """Stretches are renumbered, so that none replaces another."""
+def _joined(one: Reply, other: Reply, offset: float) -> Reply:
+    """Stretches are renumbered, so that none replaces another, and the later ones begin when the earlier part had ended."""
     if not isinstance(one.value, dict) or not isinstance(other.value, dict):
         return other if isinstance(other.value, dict) else replace(other, value=one.value)
-    first = {name: part for name, part in one.value.items() if name != "complete"}
+    first = {name: part for name, part in one.value.items() if name not in ("complete", "unfinished")}
     next_one = 1 + max((int(found[2]) for name in first if (found := _STRETCH.fullmatch(name))), default=-1)
     second = {}
     for name, part in other.value.items():
         found = _STRETCH.fullmatch(name)
-        second[f"{found[1]} {int(found[2]) + next_one}" if found else name] = part
+        later = isinstance(part, dict) and isinstance(part.get("began"), (int, float))
+        moved = {**part, "began": part["began"] + offset} if later else part
+        second[f"{found[1]} {int(found[2]) + next_one}" if found else name] = moved
     return replace(other, value={**first, **second}, seconds=one.seconds + other.seconds)
+
+
+def _ended(measured: Mapping[str, Reply]) -> float:
+    """When the last stretch of an earlier part ended, in the seconds of what was watched."""
+    values = [reply.value for id, reply in measured.items() if id.rpartition(":")[0] in LOADS and isinstance(reply.value, dict)]
+    parts = [part for value in values for part in value.values() if isinstance(part, dict)]
+    return max((part.get("began", 0.0) + part.get("seconds", 0.0) for part in parts), default=0.0)
+
+
+def _watched(one: Reply, other: Reply, offset: float) -> Reply:
+    """What moved, and what was reported, in both parts."""
+    if not isinstance(one.value, dict) or not isinstance(other.value, dict):
+        return other if isinstance(other.value, dict) else one
+    first, second = one.value, dict(other.value)
+    if "lines" in second:
+        second["lines"] = [*first.get("lines", ()), *second["lines"]]
+        second["line_seconds"] = [*first.get("line_seconds", ()), *(at + offset for at in second["line_seconds"])]
+        second["xids"] = [*first.get("xids", ()), *([at + offset, *rest] for at, *rest in second["xids"])]
+    if "moved" in second:
+        moved = {name: [[at + offset, value] for at, value in points] for name, points in second["moved"].items()}
+        earlier = first.get("moved", {})
+        second["moved"] = {name: [*earlier.get(name, ()), *moved.get(name, ())] for name in {**earlier, **moved}}
+        second["highest"] = {**second["highest"], **_higher(first.get("highest", {}), second["highest"])}
+    return replace(other, value=second)
+
+
+def _higher(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    return {name: max(value, other.get(name, value)) for name, value in one.items()}
 
 
 def _counted(one: Reply, other: Reply) -> Reply:

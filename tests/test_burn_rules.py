@@ -10,7 +10,7 @@ import pytest
 from each import each
 from virtual_gpus import VirtualGpu, burned, measured
 
-from gpudoctor import doctor
+from gpudoctor import doctor, resuming
 from gpudoctor.choices import BURN
 from gpudoctor.model import Reply, Report, Status
 
@@ -70,6 +70,15 @@ def four(odd: VirtualGpu) -> list[VirtualGpu]:
         ("one of two is 13 °C hotter", [HEALTHY, replace(HEALTHY, rise=48)], {}),
         ("one of four is 13 °C hotter", four(replace(HEALTHY, rise=48)), {"burn-hotter"}),
         ("one of four is 8 °C hotter", four(replace(HEALTHY, rise=43)), {}),
+        # Hotter than both neighbours, in a row of which the last ones are in the warm air of the first ones.
+        ("a row that gets warmer", [replace(HEALTHY, rise=rise) for rise in (30, 35, 41, 47, 53, 58)], {}),
+        (
+            "the last is 11 °C hotter than both neighbours all the way",
+            [replace(HEALTHY, rise=rise) for rise in (28, 34, 40, 46, 46, 58)],
+            {"burn-hotter"},
+        ),
+        ("its memory is 13 °C hotter", four(replace(HEALTHY, memory_rise=21)), {"burn-hotter"}),
+        ("its memory is 9 °C hotter", four(replace(HEALTHY, memory_rise=17)), {}),
     ],
 )
 def test_drift_stragglers_and_heat(
@@ -141,15 +150,16 @@ LINE_OF_ANOTHER = "NVRM: Xid (PCI:0000:e5:00): 79, GPU has fallen off the bus."
 @each(
     ["gpu", "problem", "words"],
     [
-        (VirtualGpu(counts={"nvlink_replay:3": (100, 0.1)}), "nvlink-errors", "link 3: 14 replay, from 1:50 on, 6 a minute"),
+        (VirtualGpu(counts={"nvlink_replay:3": (100, 0.1)}), "nvlink-errors", "link 3: 14 replays, from 1:50 on, 6 a minute"),
         (VirtualGpu(counts={"nvlink_crc:3": (100, 90)}), "", ""),
-        (VirtualGpu(counts={"nvlink_crc:3": (100, 110)}), "nvlink-errors", "link 3: 15400 crc"),
+        (VirtualGpu(counts={"nvlink_crc:3": (100, 110)}), "nvlink-errors", "link 3: 15400 CRC errors"),
         (VirtualGpu(counts={"nvlink_recovered:2": (100, 0.0051)}), "", ""),  # one
-        (VirtualGpu(counts={"nvlink_recovered:2": (100, 0.02)}), "nvlink-unstable", "link 2: 2 survived recovery"),
+        (VirtualGpu(counts={"nvlink_recovered:2": (100, 0.02)}), "nvlink-unstable", "link 2: 2 recoveries"),
         (VirtualGpu(counts={"nvlink_symbol_ber:1": (0, 0)}), "nvlink-unstable", "link 1: bit error rate 2e-08"),
         (VirtualGpu(counts={"nvlink_state:1": (100, -1)}), "nvlink-link-down", "link 1 went down at 1:41, during bf16 products"),
         (VirtualGpu(counts={"pcie_recoveries": (100, 1), "pcie_corrected": (100, 1)}), "", ""),
-        (VirtualGpu(counts={"pcie_fatal": (100, 0.0099)}), "pcie-errors-in-log", "1 fatal PCIe errors, at 3:22"),
+        (VirtualGpu(counts={"pcie_fatal": (100, 0.0099)}), "pcie-errors-in-log", "1 fatal PCIe error, at 3:22"),
+        (VirtualGpu(counts={"ecc_corrected": (100, 1), "ecc_corrected_dram": (100, 0.9)}), "", ""),  # of errors-under-load
         (VirtualGpu(events={100: {"pcie_width": 8}}), "pcie-width-downgraded", "from x16 to x8 lanes at 1:40"),
         (VirtualGpu(memory_rise=31), "gpu-memory-at-temperature-limit", "memory reached 95 °C"),
         (VirtualGpu(memory_rise=28), "", ""),
@@ -186,3 +196,28 @@ def test_what_could_not_be_watched_is_said(tmp_path: Path, monkeypatch: pytest.M
     neither = Reply("ok", {**deaf, "events": {"0": "Not Supported"}})
     row = {row.id: row for row in watched_report({**replies, "watch:all": neither}).checks}["burn-errors"]
     assert row.status is Status.SKIP
+
+
+def test_errors_of_the_memory_are_said_with_place_time_and_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = VirtualGpu(counts={"ecc_corrected": (100, 2), "ecc_corrected_dram": (100, 2), "pcie_replays": (10, 1)})
+    replies = measured([gpu], 4 * MINUTES, tmp_path, monkeypatch)
+    counters = {"before": {"ecc_corrected": 0, "pcie_replays": 0}, "after": {"ecc_corrected": 280, "pcie_replays": 230}}
+    judged = watched_report({**replies, "counters:gpu0": Reply("ok", counters)})
+    (entry,) = [entry for entry in judged.diagnosis if entry.check == "errors-under-load"]
+    assert "corrected ECC errors rose by 280" in entry.message
+    assert "corrected ECC errors from 1:41 on, 121 a minute, during memory patterns, bf16 products (DRAM 280)" in entry.message
+    assert "replays" not in entry.message
+
+
+def test_a_resumed_load_goes_on_where_the_first_part_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = []
+    for number, gpu in enumerate((VirtualGpu(xids={50: 31}), VirtualGpu(counts={"nvlink_replay:3": (30, 1)}, xids={20: 43}))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        parts.append(measured([gpu], 2 * MINUTES, folder, monkeypatch))
+    both = resuming.merged(*parts)
+    (entry,) = [entry for entry in watched_report(both).diagnosis if entry.problem == "nvlink-errors"]
+    assert "link 3: 90 replays, from 2:31 on" in entry.message
+    assert [code for _, _, code in both["watch:all"].value["xids"]] == [31, 43]
+    assert [at for at, *_ in both["watch:all"].value["xids"]] == [50, 140]
+    assert [value["began"] for name, value in both["burn:gpu0"].value.items() if name.startswith("power")][-1] == 230

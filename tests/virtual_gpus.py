@@ -189,7 +189,8 @@ class Run:
                 self.observer.look()
             link = {"pcie_width": 16, "pcie_generation": 5}
             sample = {"celsius": celsius, "sm_mhz": 1755, "watts": 690.0, "reasons": reasons, "others": [], **link}
-            sample |= {**(self.observer.gauges[self.index] if self.observer else {}), **events}
+            sample["memory_celsius"] = celsius + self.gpu.memory_rise
+            sample |= events
             self.sampler.hear({"gpu": self.index, "at": self.now, "sample": sample})
             for why in guard.dangers(self.sampler).values():
                 raise Stopped(why)

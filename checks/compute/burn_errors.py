@@ -34,7 +34,18 @@ from gpudoctor.judging.measured.watched import UnderLoad, clock, under_load
 from gpudoctor.model import Check, Finding, Skip
 
 BROKEN = ("replay", "recovery", "failed_recovery", "malformed_packet", "buffer_overrun", "link_integrity")
-FATAL = {"pcie_fatal": "fatal PCIe errors", "pcie_non_fatal": "uncorrected PCIe errors"}
+# Counter of a link, without "nvlink_" -> its words for one, and for several.
+WORDS = {
+    "replay": ("replay", "replays"),
+    "recovery": ("recovery", "recoveries"),
+    "recovered": ("recovery", "recoveries"),
+    "failed_recovery": ("failed recovery", "failed recoveries"),
+    "malformed_packet": ("malformed packet", "malformed packets"),
+    "buffer_overrun": ("buffer overrun", "buffer overruns"),
+    "link_integrity": ("integrity error", "integrity errors"),
+    "crc": ("CRC error", "CRC errors"),
+}
+FATAL = {"pcie_fatal": "fatal PCIe error", "pcie_non_fatal": "uncorrected PCIe error"}
 NVLINK = "nvlink_"
 MOST_CRC_PER_SECOND = 100  # of DCGM: DCGM_LIMIT_MAX_NVLINK_CRC_ERROR
 LEAST_RECOVERED = 2  # in a load; a good link has none
@@ -81,7 +92,7 @@ def nvlinks(seen: UnderLoad, index: int) -> Iterator[Found]:
         id = "nvlink-errors" if kind in BROKEN or is_flood else ""
         id = "nvlink-unstable" if kind == "recovered" and growth.rose >= LEAST_RECOVERED else id
         if id:
-            name = "survived recovery" if kind == "recovered" else kind.replace("_", " ")
+            name = WORDS[kind][growth.rose > 1]
             errors.setdefault(id, []).append(f"link {growth.link}: {growth.rose:.0f} {name}, {growth.words}")
             links.setdefault(id, set()).add(growth.link)
     for id, words in errors.items():
@@ -107,7 +118,8 @@ def rates(seen: UnderLoad, index: int) -> Iterator[Found]:
 def pcie(facts: Facts, seen: UnderLoad, index: int) -> Iterator[Found]:
     for growth in seen.growths(index):
         if growth.counter in FATAL:
-            yield "pcie-errors-in-log", f"{growth.rose:.0f} {FATAL[growth.counter]}, {growth.words}", {"count": growth.rose}
+            words = f"{growth.rose:.0f} {FATAL[growth.counter]}{'s' if growth.rose > 1 else ''}, {growth.words}"
+            yield "pcie-errors-in-log", words, {"count": growth.rose}
     for series in seen.moved(index):
         if series.counter == "pcie_width":
             at, lanes = series.points[-1]

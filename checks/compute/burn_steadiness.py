@@ -7,7 +7,9 @@ clocks, and every job that uses it runs at its speed.
 How it is judged
 Compares the speed of the same product in the first and the last third of gpudoctor burn: more than 5 % less is a warning, with
 what held the clocks down. Among GPUs of one model, one that is more than 5 % slower (10 % of two) or more than 10 °C hotter
-(15 °C of two) than the median of the others warns; among three or more it must also be an outlier by the modified z-score.
+(15 °C of two) than the median of the others warns; among three or more it must also be an outlier by the modified z-score. So
+does one whose memory is that much hotter. In a row of four or more, one that is 10 °C hotter than both GPUs in the slots beside
+it warns, too: in the warm air of the others, the last ones are hotter than the first without a fault.
 
 Known exceptions
 A GPU at its power limit loses 2 to 3 % while it warms up, since leakage takes a larger part of the power. Without enough
@@ -19,17 +21,18 @@ https://www.itl.nist.gov/div898/handbook/eda/section3/eda35h.htm
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from gpudoctor.facts import Facts
 from gpudoctor.fixes.common import FANS, airflow, look
-from gpudoctor.judging.measured import burning
+from gpudoctor.judging.measured import burning, expect
 from gpudoctor.judging.measured.burning import Burned
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 SAG = 0.05
 SLOWER = {True: 0.10, False: 0.05}  # of a pair, of more
 HOTTER = {True: 15.0, False: 10.0}  # °C
+LEAST_ROW = 4  # GPUs, to compare each with its neighbours
 LOOK = "nvidia-smi -q -i <address> -d PERFORMANCE,TEMPERATURE,CLOCK"
 COOL = airflow(LOOK)
 SLOT = Fix(
@@ -70,7 +73,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
     for each in found:
         yield from judge_trend(each)
     for group in burning.by_kind(facts, found):
-        yield from judge_group(group)
+        yield from judge_group(facts, group)
 
 
 def judge_trend(each: Burned) -> Iterator[Finding]:
@@ -84,16 +87,40 @@ def judge_trend(each: Burned) -> Iterator[Finding]:
         )
 
 
-def judge_group(group: list[Burned]) -> Iterator[Finding]:
+def judge_group(facts: Facts, group: list[Burned]) -> Iterator[Finding]:
     is_pair = len(group) == 2
     speeds = {each.index: slowest(each) for each in group if each.index is not None and each.hottest}
     for index, value, usual in burning.odd(speeds, -1, SLOWER[is_pair]):
         words = f"GPU {index}: {value:.0f} TFLOP/s, the others {usual:.0f}"
         yield STRAGGLES.found(words, {"address": index, "tflops": value, "usual": usual}, index)
-    degrees = {each.index: hottest for each in group if each.index is not None and (hottest := highest(each))}
-    for index, value, usual in burning.odd(degrees, 1, least=HOTTER[is_pair]):
-        words = f"GPU {index}: {value:.0f} °C, the others {usual:.0f} °C"
-        yield HOT.found(words, {"address": index, "celsius": value, "usual": usual}, index)
+    yield from judge_heat(facts, group)
+
+
+def judge_heat(facts: Facts, group: list[Burned]) -> Iterator[Finding]:
+    """One finding of each GPU: of its own temperature, else of its memory's, else beside its neighbours."""
+    least = HOTTER[len(group) == 2]
+    own, memory = (
+        {each.index: top for each in group if each.index is not None and (top := of(each))} for of in (highest, of_memory)
+    )
+    found: dict[int, str] = {}
+    for part, degrees in (("", own), ("memory at ", memory)):
+        for index, value, usual in burning.odd(degrees, 1, least=least):
+            found.setdefault(index, f"{part}{value:.0f} °C, the others {usual:.0f} °C")
+    if len(own) >= LEAST_ROW:
+        for index, value, usual in burning.hotter_than_neighbours(own, in_slots(facts, own), least):
+            found.setdefault(index, f"{value:.0f} °C, the GPUs in the slots beside it at most {usual:.0f} °C")
+    for index, words in found.items():
+        yield HOT.found(f"GPU {index}: {words}", {"address": index, "celsius": own.get(index)}, index)
+
+
+def by_index(group: list[Burned], of: Callable[[Burned], float]) -> dict[int, float]:
+    return {each.index: top for each in group if each.index is not None and (top := of(each))}
+
+
+def in_slots(facts: Facts, indices: Iterable[int]) -> list[int]:
+    """In the order of their PCI addresses."""
+    gpus = {index: expect.gpu(facts, index) for index in indices}
+    return sorted(gpus, key=lambda index: (gpu.bus_id if (gpu := gpus[index]) else "", index))
 
 
 def slowest(each: Burned) -> float:
@@ -102,6 +129,10 @@ def slowest(each: Burned) -> float:
 
 def highest(each: Burned) -> float:
     return max((stretch.celsius for stretch in each.stretches if stretch.celsius is not None), default=0.0)
+
+
+def of_memory(each: Burned) -> float:
+    return max((stretch.memory_celsius for stretch in each.stretches if stretch.memory_celsius is not None), default=0.0)
 
 
 def summary(facts: Facts) -> str:

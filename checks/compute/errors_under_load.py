@@ -5,7 +5,8 @@ Memory, links and caches count the errors that they correct or cannot correct. A
 idle may make errors as soon as it is under load.
 
 How it is judged
-Compares ECC errors, remapped rows and PCIe replays before the first and after the last measurement of this run.
+Compares ECC errors, remapped rows and PCIe replays before the first and after the last measurement of this run. gpudoctor burn
+also reads them each second: the message then says where in the GPU, since when, how fast, and during which load.
 
 Known exceptions
 ECC is there to correct a few errors, and links are built to repeat a few transfers: only more than 100 corrected errors, or
@@ -17,12 +18,13 @@ https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from gpudoctor.facts import Facts
 from gpudoctor.fixes.common import kernel_log, look, reset
 from gpudoctor.judging.measured import expect
+from gpudoctor.judging.measured.watched import Growth, under_load
 from gpudoctor.model import Action, Check, Finding, Fix, Problem, Skip, Status
 
 GUIDE = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html"
@@ -35,6 +37,14 @@ WORDS = {
     "pcie_replays": "PCIe replays",
     "remapped_rows": "remapped rows",
 }
+# Counter -> the beginning of the names of what is watched of it each second.
+WATCHED = {
+    "ecc_corrected": "ecc_corrected",
+    "ecc_uncorrected": "ecc_uncorrected",
+    "pcie_replays": "pcie_replays",
+    "remapped_rows": "rows_",
+}
+PLACES = {"dram": "DRAM", "sram": "SRAM", "l1": "L1 cache", "l2": "L2 cache", "registers": "register file"}
 FIXES_BY_COUNTER = {
     "ecc_corrected": look("Show the counters, and have the GPU watched", LOOK, verify="gpudoctor check --gpus <index>"),
     "pcie_replays": kernel_log(
@@ -83,10 +93,10 @@ def judge_gpu(facts: Facts, index: int) -> Iterator[Finding]:
     bad = {name: count for name, count in rose.items() if name not in MOST}
     many = {name: count for name, count in rose.items() if count > MOST.get(name, count)}
     if bad:
-        yield MEMORY.found(in_words(index, bad), {**evidence, **bad}, index, partial=True)
+        yield MEMORY.found(in_words(index, bad) + since(facts, index, bad), {**evidence, **bad}, index, partial=True)
     if many:
         fixes = tuple(FIXES_BY_COUNTER[name] for name in many)
-        yield replace(MANY, fixes=fixes).found(in_words(index, many), {**evidence, **many}, index)
+        yield replace(MANY, fixes=fixes).found(in_words(index, many) + since(facts, index, many), {**evidence, **many}, index)
 
 
 def risen(facts: Facts, index: int) -> dict[str, int]:
@@ -95,6 +105,24 @@ def risen(facts: Facts, index: int) -> dict[str, int]:
     after = counters.get("after", {})
     before = counters.get("before", {})
     return {name: after[name] - before[name] for name in before if after.get(name, before[name]) > before[name]}
+
+
+def since(facts: Facts, index: int, counters: Iterable[str]) -> str:
+    """What was watched of them: "; corrected ECC errors from 2:10 on, 12 a minute, during memory patterns (DRAM 40)"."""
+    try:
+        growths = under_load(facts).growths(index)
+    except Skip:
+        return ""
+    return "".join(_since(name, [growth for growth in growths if growth.counter.startswith(WATCHED[name])]) for name in counters)
+
+
+def _since(name: str, growths: list[Growth]) -> str:
+    if not growths:
+        return ""
+    whole = next((growth for growth in growths if growth.counter == name), growths[0])
+    places = {growth.counter.removeprefix(name + "_"): growth.rose for growth in growths if growth.counter.startswith(name + "_")}
+    shown = ", ".join(f"{PLACES.get(place, place)} {rose:.0f}" for place, rose in places.items())
+    return f"; {WORDS[name]} {whole.words}{f' ({shown})' if shown else ''}"
 
 
 def in_words(index: int, counts: dict[str, int]) -> str:

@@ -24,7 +24,7 @@ TO_Z = 0.6745
 
 @dataclass(frozen=True)
 class Stretch:
-    """Some seconds of one load. celsius, mhz, watts: None if NVML did not report them."""
+    """Some seconds of one load. celsius, memory_celsius, mhz, watts: None if NVML did not report them."""
 
     name: str
     load: str
@@ -46,6 +46,10 @@ class Stretch:
     @property
     def celsius(self) -> float | None:
         return self._during("celsius")
+
+    @property
+    def memory_celsius(self) -> float | None:
+        return self._during("memory_celsius")
 
     @property
     def mhz(self) -> float | None:
@@ -159,6 +163,16 @@ def odd(values: Mapping[int, float], sign: int, share: float = 0.0, least: float
         far = sign * (value - usual)
         if far > share * usual and far > least and (len(others) < 2 or _z(value, list(values.values())) > OUTLIER):
             yield Odd(index, value, usual)
+
+
+def hotter_than_neighbours(degrees: Mapping[int, float], order: Sequence[int], least: float) -> Iterator[Odd]:
+    """The GPUs that are hotter than both GPUs beside them in the order of the slots. usual: the hotter one of these."""
+    row = [index for index in order if index in degrees]
+    for place, index in enumerate(row):
+        first = min(max(place - 1, 0), max(len(row) - 3, 0))
+        beside = [degrees[other] for other in row[first : first + 3] if other != index]
+        if len(beside) == 2 and degrees[index] - max(beside) > least:
+            yield Odd(index, degrees[index], max(beside))
 
 
 def _z(value: float, values: Sequence[float]) -> float:

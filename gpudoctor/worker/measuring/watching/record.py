@@ -39,8 +39,8 @@ class Series:
         if self.points and self.points[-1][1] == value:
             return
         self.points.append((at, value))
-        if len(self.points) > MOST_POINTS:  # the first and the last ones stay
-            del self.points[1 : MOST_POINTS // 2 : 2]
+        if len(self.points) > MOST_POINTS:  # the first change and the last ones stay
+            del self.points[2 : MOST_POINTS // 2 : 2]
 
     @property
     def rose(self) -> float:
