@@ -146,8 +146,33 @@ def test_benchmarks_that_were_interrupted_run_again(gpus: Gpus) -> None:
     assert [bool(options) for _, options in gpus.asked] == [False, False, True]
 
 
+@pytest.mark.parametrize(
+    ("given", "seconds", "loads"),
+    [
+        ("", 600, ALL),
+        ("--level quick", 120, ("power", "memory")),
+        ("--level quick --all", 120, ALL),
+        ("--level full --memory --minutes 3", 180, ("memory",)),
+        ("--level full", 3600, ALL),
+        ("--acceptance", 1800, ALL),
+    ],
+)
+def test_a_level_is_a_time_and_loads(
+    given: str, seconds: float, loads: tuple[str, ...], gpus: Gpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def keeps(wanted: Wanted) -> Any:
+        asked.append(wanted.burning)
+        raise UserError("enough")
+
+    monkeypatch.setattr("gpudoctor.cli.burn._burned", keeps)
+    CliRunner().invoke(main, ["burn", *given.split()])
+    assert asked == [Burning(seconds, loads, "--acceptance" in given)]
+
+
 def test_resume_continues_what_was_chosen_and_nothing_else(gpus: Gpus) -> None:
-    for given in (("--minutes", "3"), ("--memory",), ("--acceptance",), ("--gpus", "0")):
+    for given in (("--level", "full"), ("--minutes", "3"), ("--memory",), ("--acceptance",), ("--gpus", "0")):
         done = CliRunner().invoke(main, ["burn", "--resume", *given])
         assert (done.exit_code, f"{given[0]} cannot be used with it" in done.output) == (2, True), done.output
     resuming.keep(machine.load("h100"), Burning(60, ALL), ())

@@ -18,19 +18,23 @@ if TYPE_CHECKING:
     from gpudoctor.wanted import Wanted
 
 LOADS = ("power", "memory", "pcie", "links")
+PRESETS = {"quick": (2, ("power", "memory")), "standard": (10, LOADS), "full": (60, LOADS)}  # level -> minutes, loads
+ACCEPTANCE_MINUTES = 30
 _HELP = f"""{COMMANDS["burn"]}
 
 All GPUs work at the same time: matrix products at full power and in bursts, patterns in nearly all memory, copies to and from
 the host and between the GPUs. Every result is compared bit for bit. The report says whether a result was wrong, and whether a GPU
 gets slower or hotter than its siblings.
 
-It stops before its time if a GPU reaches its slowdown temperature, has an uncorrectable memory error, or is used by another
-program. ^C ends it with a report of what was done until then.
+Meanwhile clocks, power, temperatures, errors of memory, PCIe and NVLink, and Xids are watched. The load on a GPU stops before its
+time if the GPU reaches its slowdown temperature, has an uncorrectable memory error or a fatal Xid, or is used by another
+program. ^C ends all of it with a report of what was done until then.
 """
 _EPILOG = """\
 \b
 Examples:
   gpudoctor burn                           10 minutes, all GPUs, all loads
+  gpudoctor burn --level quick             2 minutes of matrix products and memory
   gpudoctor burn --minutes 60 --gpus 0,3
   gpudoctor burn --minutes 2 --memory      only the memory patterns
   gpudoctor burn --save burn.json -o burn.html
@@ -44,16 +48,21 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
 
 
 @click.command(help=_HELP, epilog=_EPILOG)
+@options.level(
+    "quick: 2 minutes of --power and --memory. standard: 10 minutes of all loads. full: 60 minutes of all loads.  "
+    "[default: standard]"
+)
 @click.option(
     "--minutes",
     metavar="N",
     type=Time(0.1, 10080, "m"),
-    help="How long the load lasts, in minutes, or as 90s, 2h.  [default: 10; with --acceptance 30]",
+    help="How long the load lasts, in minutes, or as 90s, 2h.  [default: of the --level; with --acceptance 30]",
 )
 @click.option(
     "--acceptance",
     is_flag=True,
-    help="Benchmark each GPU first, and write a report to sign: every figure against datasheet, siblings and baseline.",
+    help="Benchmark each GPU first, load it for 30 minutes, and write a report to sign: every figure against datasheet, siblings "
+    "and baseline.",
 )
 @click.option("--serials", is_flag=True, help="Read serial numbers and keep them in the report.")
 @click.option("--resume", is_flag=True, help="Continue the load that ^C interrupted; what is finished is not run again.")
@@ -61,7 +70,7 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
 @click.option("--memory", is_flag=True, help="Patterns in nearly all free memory, written and read back.")
 @click.option("--pcie", is_flag=True, help="Copies between host and GPU, both ways at once.")
 @click.option("--links", is_flag=True, help="Copies between all GPUs at once, and sums over all of them.")
-@click.option("--all", "everything", is_flag=True, help="All of these.  [default]")
+@click.option("--all", "everything", is_flag=True, help="All of these.  [default: those of the --level]")
 @options.python()
 @options.image("Run in a new container of this image.")
 @options.container
@@ -86,6 +95,7 @@ Exit code: 0 nothing at or above --fail-on, 1 problems found, 2 wrong usage,
 def command(
     context: click.Context,
     /,
+    level: str | None,
     minutes: float | None,
     acceptance: bool,
     resume: bool,
@@ -109,8 +119,12 @@ def command(
     if given["serials"] and not how.no_redact and (save or how.is_for_all()):
         how = replace(how, keep=tuple(dict.fromkeys((*how.keep, "serials"))))
     forbid_contradictions({**context.params, "replay": None, "logs": (), "measure_timeout": None, "experiments": True})
+    if level and acceptance:
+        raise click.UsageError("--acceptance takes 30 minutes of all loads: use --minutes instead of --level to change that.")
+    usual, loads = PRESETS[level or "standard"]
     chosen = tuple(name for name in LOADS if given.pop(name))
-    burning = Burning(60 * (minutes or (30 if acceptance else 10)), LOADS if everything or not chosen else chosen, acceptance)
+    loads = LOADS if everything else chosen or loads
+    burning = Burning(60 * (minutes or (ACCEPTANCE_MINUTES if acceptance else usual)), loads, acceptance)
     kept = _resumed(context, resuming) if resume else None
     for path in filter(None, (destination, save)):
         output.must_be_writable(path)
@@ -145,7 +159,7 @@ def _resumed(context: click.Context, resuming: Any) -> Any:
     """What was interrupted. What it does was chosen when it began."""
     from click.core import ParameterSource
 
-    for name in ("minutes", "acceptance", "power", "memory", "pcie", "links", "everything", "gpus"):
+    for name in ("level", "minutes", "acceptance", "power", "memory", "pcie", "links", "everything", "gpus"):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             shown = "all" if name == "everything" else name
             raise click.UsageError(f"--resume continues what was chosen before: --{shown} cannot be used with it.")
