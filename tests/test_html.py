@@ -25,7 +25,7 @@ from gpudoctor.files import snapshot
 from gpudoctor.model import Coverage, Difference, Figure, Measurements, Recognised, Report, Result, Status
 from gpudoctor.report import html
 from gpudoctor.report.html import page
-from gpudoctor.report.html.charts import charts, history, lanes, peers
+from gpudoctor.report.html.charts import charts, grown, history, lanes, peers
 from gpudoctor.report.html.charts.drawing import Cell
 
 pytestmark = pytest.mark.slow
@@ -394,6 +394,22 @@ def test_a_workload_is_told_of_the_gpu_that_it_ran_on() -> None:
     assert rows[2:] == [["gemm, GPU 0, 6.0 to 9.0 s", *["700"] * 3], ["gemm, GPU 1, 1.0 to 4.0 s", *["700"] * 3]]
     assert re.findall(r"<title>(gemm[^<]*)</title>", chart.svg) == [rows[2][0], rows[3][0]]
     assert re.findall(r">(GPU \d+)</text>", chart.svg) == ["GPU 0", "GPU 1"]
+
+
+def test_only_counters_that_moved_under_load_are_drawn() -> None:
+    moved = {"nvlink_replay:3": [[1.0, 5], [60.0, 6], [90.0, 9]], "ecc_corrected": [[1.0, 0]]}
+    log = {"lines": ["[ 1090.1] NVRM: Xid (PCI:0000:05:00): 13, pid=7"], "line_seconds": [90.0], "xids": [[90.0, 1, 94]]}
+    runs = {"watch:gpu0": {"moved": moved}, "watch:gpu1": {"moved": {}}, "watch:all": log}
+    (chart,) = grown.charts(replace(BARE, measured=Measurements(runs=runs)))
+    assert chart.table
+    assert [[cell.text for cell in row] for row in chart.table.rows] == [
+        ["GPU 0, link 3: nvlink replay", "60 s", "5", "9"],
+        ["GPU 1: Xid 94 (NVML)", "90 s", "", ""],
+        ["NVRM: Xid (PCI:0000:05:00): 13, pid=7", "90 s", "", ""],
+    ]
+    assert [key.text for key in chart.keys] == ["GPU 0, link 3: nvlink replay"]
+    quiet = {"watch:gpu0": {"moved": {}}, "watch:all": {"xids": [], "lines": []}}
+    assert [*grown.charts(replace(BARE, measured=Measurements(runs=quiet)))] == []
 
 
 def test_gpus_that_keep_the_same_time_share_a_lane() -> None:

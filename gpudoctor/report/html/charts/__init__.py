@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from gpudoctor.model import Report
-from gpudoctor.report.html.charts import collectives, history, overlap, peers, roofline, shares, watched
+from gpudoctor.report.html.charts import collectives, grown, history, overlap, peers, roofline, shares, watched
 from gpudoctor.report.html.charts.drawing import Chart
 
 # What a snapshot that was cut off or changed by hand makes of a reader; the numbers still stand in the tables.
@@ -15,6 +15,6 @@ _UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueErr
 
 def charts(report: Report) -> Iterator[Chart]:
     """In the order of display."""
-    for of in (watched, shares, roofline, collectives, peers, overlap, history):
+    for of in (watched, shares, roofline, collectives, peers, overlap, history, grown):
         with contextlib.suppress(*_UNREADABLE):
             yield from list(of.charts(report))

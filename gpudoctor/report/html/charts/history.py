@@ -17,6 +17,7 @@ _READINGS = {
     "sm_mhz": ("Clock of the multiprocessors", "MHz"),
     "watts": ("Power", "W"),
     "celsius": ("Temperature", "°C"),
+    "memory_celsius": ("Temperature of the memory", "°C"),
 }
 _MOST_LINES = 8  # with more GPUs: the lowest, the middle and the highest of all
 _TICKS = 5
