@@ -403,11 +403,11 @@ def test_only_counters_that_moved_under_load_are_drawn() -> None:
     (chart,) = grown.charts(replace(BARE, measured=Measurements(runs=runs)))
     assert chart.table
     assert [[cell.text for cell in row] for row in chart.table.rows] == [
-        ["GPU 0, link 3: nvlink replay", "60 s", "5", "9"],
+        ["GPU 0, link 3: NVLink replay", "60 s", "5", "9"],
         ["GPU 1: Xid 94 (NVML)", "90 s", "", ""],
         ["NVRM: Xid (PCI:0000:05:00): 13, pid=7", "90 s", "", ""],
     ]
-    assert [key.text for key in chart.keys] == ["GPU 0, link 3: nvlink replay"]
+    assert [key.text for key in chart.keys] == ["GPU 0, link 3: NVLink replay"]
     quiet = {"watch:gpu0": {"moved": {}}, "watch:all": {"xids": [], "lines": []}}
     assert [*grown.charts(replace(BARE, measured=Measurements(runs=quiet)))] == []
 

@@ -166,13 +166,13 @@ def odd(values: Mapping[int, float], sign: int, share: float = 0.0, least: float
 
 
 def hotter_than_neighbours(degrees: Mapping[int, float], order: Sequence[int], least: float) -> Iterator[Odd]:
-    """The GPUs that are hotter than both GPUs beside them in the order of the slots. usual: the hotter one of these."""
+    """The GPUs that are hotter than the GPUs in both next slots. usual: the hotter one of these."""
     row = [index for index in order if index in degrees]
     for place, index in enumerate(row):
         first = min(max(place - 1, 0), max(len(row) - 3, 0))
-        beside = [degrees[other] for other in row[first : first + 3] if other != index]
-        if len(beside) == 2 and degrees[index] - max(beside) > least:
-            yield Odd(index, degrees[index], max(beside))
+        next_ones = [degrees[other] for other in row[first : first + 3] if other != index]
+        if len(next_ones) == 2 and degrees[index] - max(next_ones) > least:
+            yield Odd(index, degrees[index], max(next_ones))
 
 
 def _z(value: float, values: Sequence[float]) -> float:

@@ -9,8 +9,9 @@ from gpudoctor.model import Report
 from gpudoctor.report.html.charts.drawing import Cell, Chart, Key, Table, drawn, lines
 
 _PREFIX = "watch:gpu"
+_KINDS = {"ecc": "ECC errors", "nvlink": "NVLink", "pcie": "PCIe", "rows": "remapped rows"}
 _MOST_LINES, _MOST_ROWS = 8, 40
-_HEIGHT, _LONGEST = 200, 100
+_HEIGHT, _LONGEST, _TICKS = 200, 100, 4
 
 
 class _Moved(NamedTuple):
@@ -23,7 +24,9 @@ class _Moved(NamedTuple):
     @property
     def words(self) -> str:
         counter, _, link = self.name.partition(":")
-        return f"GPU {self.gpu}{', link ' + link if link else ''}: {counter.replace('_', ' ')}"
+        kind, _, rest = counter.partition("_")
+        named = f"{_KINDS.get(kind, kind)} {rest.replace('_', ' ')}"
+        return f"GPU {self.gpu}{', link ' + link if link else ''}: {named}"
 
     @property
     def span(self) -> float:
@@ -79,6 +82,7 @@ def _lines(shown: list[_Moved], seconds: float) -> Any:
         range=(0, 105),
         xrange=(0, seconds),
         y_labels=[0, 50, 100],
+        x_labels=[seconds * number / _TICKS for number in range(_TICKS + 1)],
         x_value_formatter=lambda at: f"{at:.0f} s",
         value_formatter=lambda share: f"{share:.0f} %",
         print_labels=True,
