@@ -105,6 +105,7 @@ _OUTPUT = re.compile(
     | ^[\w.]*(?:Error|Exception)\b:(?!\ (?:true|false|null)\b)
     | ^\[?\d{4}-\d\d-\d\d
     | ^\[\s*\d+\.\d+\]
+    | ^(?:time|ts|level)=\S+\ \w+=
     | ^[$>%]\s
     | ^[^\s@]{1,80}@\S{1,80}?[:~]
     """,

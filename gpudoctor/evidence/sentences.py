@@ -53,7 +53,9 @@ _REPORTS = re.compile(
     | \b(?:no\ longer|stopped\ working|(?:does|is|do)(?:n['’]t|\ not)\ work(?:ing)?)\b
     | \b(?:[Aa]fter|[Ss]ince)\ (?:(?:the|an?|my|our|last|latest)\ (?:\w+\ ){0, 2}?)?
       (?:updat|upgrad|reboot|install|reinstall|resum|suspend)\w*
-    | \b[Ww]hy\ (?:do|am|does|is|did)\ (?:I|i|we|my|this|it|the)\b
+    | \b[Ww]hy\ (?:do|am|does|is|did)\ (?:I|i|we|my|this|it|the)\b | \b[Ww]hat\ (?:did|do|am)\ I\b
+    | \b[Hh]ow\ (?:do|can|could)\ I\ (?:\w+\ ){0, 2}(?:fix|solve|get|make|enable|find|tell)\b
+    | \b(?:does|is|do|are)(?:n['’]t|\ not)\ (?:\w+\ )?(?:stick|appear|show\ up|detected|recogni[sz]ed)\b
     | ^(?:(?!\b(?:if|when|hint|that|which|who|without|until|jobs)\b).)*
       \b(?:fails?|failed|failing|crash(?:es|ed|ing)?|aborts?|dies|died|exits?)\ (?:\w+\ )?with\b
     | \b(?:ich\ (?:bekomme|erhalte|kriege|habe|sehe)|(?:bekomme|erhalte|kriege)\ ich|mein\w*\ \w+|bei\ mir

@@ -11,8 +11,8 @@ LEAST_WORDS = 4  # in lower case: a sentence
 _WORD = re.compile(r"\b[a-zà-ÿ]{1,}\b")
 _OF_PROGRAM = re.compile(
     r"""
-    \d\d:\d\d:\d\d | ^\s*\[\w | \w\.(?:cpp|cc|cu|c|h|py|go|rs|java):\d+ | \(errno | ^\s*\S*(?:Error|Exception|Warning
-      |error|warning|fatal|WARN\w*|ERROR|INFO|DEBUG|FATAL)\b\S*\s?: | ^\s*File\ \"
+    (?<![\dA-Fa-f:])\d\d:\d\d:\d\d | ^\s*\[\w | \w\.(?:cpp|cc|cu|c|h|py|go|rs|java):\d+ | \(errno
+    | ^\s*\S*(?:Error|Exception|Warning|error|warning|fatal|WARN\w*|ERROR|INFO|DEBUG|FATAL)\b\S*\s?: | ^\s*File\ \"
     | ^\s*[|+*]{1,3}[-=|\ ] | ^\s*\{ | \w\[\d+\] | level=\w | ^(?:[^\s`\#]\S*)?[$\#%]\ \S | ^>>>\  | ^\s*\d+\s+\S+\s+\S+\s+\d
     """,
     re.VERBOSE,

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from gpudoctor.facts import Facts
 from gpudoctor.facts.calm import is_calm, prose
 from gpudoctor.facts.known import known
-from gpudoctor.judging.texts import answers, titles
+from gpudoctor.judging.texts import answers, complaints, titles
 from gpudoctor.judging.texts.vetoes import SYMPTOMS, is_solved, veto
 from gpudoctor.knowledge import symptoms
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Status
@@ -78,7 +78,7 @@ NO_GRAPHICS = Problem(
     ),
     references=("https://learn.microsoft.com/azure/virtual-machines/windows/n-series-driver-setup",),
 )
-PROBLEMS = (OPEN_FILES, THREADS, NO_GRAPHICS)
+PROBLEMS = (OPEN_FILES, THREADS, NO_GRAPHICS, *complaints.PROBLEMS)
 OF_MEMORY = ("gpu-held-by-leftover-process", "framework-preallocates-memory", "gpu-memory-fragmented")
 OF_MODULES = ("nouveau-loaded", "secure-boot-module-rejected", "module-not-built-after-kernel-update")
 """Where the driver's module is not loaded, so that nvidia-smi lists no GPU."""
@@ -131,6 +131,8 @@ def _is_cause(finding: Finding) -> bool:
 
 def _is_refuted(problem: str, facts: Facts) -> bool:
     if problem in OF_MODULES and known(lambda: facts.nvml.count, 0):
+        return True
+    if problem == "gpu-lost" and known(lambda: facts.kernel_log.xids, ()):  # they say more
         return True
     return bool(veto(problem, facts)) or (problem in OF_MEMORY and _memory_is_free(facts))
 

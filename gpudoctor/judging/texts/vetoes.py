@@ -45,6 +45,8 @@ _SOLVED = re.compile(
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
 
+_UNTIL = re.compile(r"\b(?:before|until|till|unless)\b", re.IGNORECASE)
+
 LIMITS = ("memlock-limited", "shm-too-small-for-dataloaders", "nccl-shm-no-space")
 OF_NO_DRIVER = ("nvml-library-missing", "kernel-module-not-loaded", "no-driver-found", "nvidia-smi-command-not-found")
 
@@ -85,7 +87,13 @@ def is_over(finding: Finding, facts: Facts) -> bool:
 
 def is_solved(facts: Facts) -> bool:
     """Whether the words of the text say that the trouble is over."""
-    return any(_SOLVED.search(text) for text in passages(facts))
+    return any(not _is_hoped(text, match.start()) for text in passages(facts) for match in _SOLVED.finditer(text))
+
+
+def _is_hoped(text: str, start: int) -> bool:
+    """Whether the sentence names a condition, as in: I have to unplug it before it works again."""
+    begins = max(text.rfind("\n", 0, start), text.rfind(". ", 0, start), 0)
+    return bool(_UNTIL.search(text, begins, start))
 
 
 def _are_reserved(facts: Facts) -> bool:

@@ -114,6 +114,7 @@ _FOR_GPUS = re.compile(
     """,
     re.VERBOSE,
 )
+_SEEKS_NVML = re.compile(r"could not load NVML library: libnvidia-ml\.so\.1")
 _OPERATOR = re.compile(r"nvidia-driver-daemonset|gpu-operator")
 
 
@@ -121,9 +122,11 @@ def eks_without_driver(facts: Facts) -> Iterator[Finding]:
     """The instance has a GPU, and its image is the one without a driver."""
     text = "\n".join(passages(facts))
     image, kind = _IMAGE.search(text), _WITH_GPU.search(text)
-    if image and kind and not _FOR_GPUS.search(text) and not _OPERATOR.search(text) and not known(lambda: facts.nvml.count, 0):
-        words = f"{kind['type']} has a GPU, and its image {image['image']} is one without a driver"
-        yield ON_EKS.found(words, {"image": image["image"], "type": kind["type"]}, confidence=Confidence.LIKELY)
+    has_gpu = kind or (image and _SEEKS_NVML.search(text))
+    if image and has_gpu and not _FOR_GPUS.search(text) and not _OPERATOR.search(text) and not known(lambda: facts.nvml.count, 0):
+        words = f"{kind['type'] if kind else 'the node'} has a GPU, and its image {image['image']} is one without a driver"
+        evidence = {"image": image["image"], **({"type": kind["type"]} if kind else {})}
+        yield ON_EKS.found(words, evidence, confidence=Confidence.LIKELY)
 
 
 _METADATA = re.compile(
