@@ -39,7 +39,7 @@ _NO_SECRET = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-"""Words beside hex that identifies a version or a file."""
+"""Words next to hex that identifies a version or a file."""
 _LOGINS = r"""(?:
     oras | crane\ auth | skopeo | buildah | apptainer\ \w+ | singularity\ \w+ | regctl\ \w+ | crictl | cosign
 )\ (?:login|pull)
