@@ -17,7 +17,7 @@ from typing import Any
 import machine
 import pytest
 from each import each
-from process import command_lines
+from process import Process, command_lines
 from waiting import HOPELESS_SECONDS, until
 
 from gpudoctor import catalog
@@ -173,32 +173,70 @@ sys.path.insert(0, {root!r})
 from gpudoctor.worker.measuring.bench import Bench
 from gpudoctor.worker.workloads import distributed
 distributed.ranks.__file__ = {program!r}
-distributed.session(Bench({file!r}, [0, 1], "full"), {backend!r})
+distributed.session(Bench({file!r}, [0, 1], "full"), "gloo")
 """
-BRIEFLY = """
-import json, sys
+# The program of the ranks with all of torch that they need until it is their turn, which never comes.
+WAITS = """
+import runpy, sys, types
+torch = types.ModuleType("torch")
+torch.optim, torch.zeros = types.SimpleNamespace(Adam=list), str
+sys.modules["torch"] = sys.modules["torch.distributed"] = torch
+runpy.run_path({program!r}, run_name="__main__")
+"""
+# Ranks as torchrun starts them, but forked from a process that has imported torch: its import takes longer than their work.
+FORKS = """
+import json, os, runpy, socket, sys, traceback
 sys.path.insert(0, {root!r})
-from gpudoctor.worker.child import die_with_parent
-from gpudoctor.worker.measuring import all_reduce, ranks
-die_with_parent()
+import torch
+torch.optim.Adam([torch.zeros(1)])
+torch.set_num_threads(1)
+from gpudoctor.worker.measuring import all_reduce
 all_reduce.BATCH_SECONDS = 0.002
-ranks.main(json.loads(sys.argv[1]))
+
+def forked(program, job, rank):
+    if child := os.fork():
+        return child
+    try:
+        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank))
+        sys.argv = [program, job]
+        runpy.run_path(program, run_name="__main__")
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free.getsockname()[1]))
+codes = []
+for *_, program, job in json.loads(sys.argv[1]):
+    ranks = len(json.loads(job)["gpus"])
+    os.environ["WORLD_SIZE"] = str(ranks)
+    children = [forked(program, job, rank) for rank in range(ranks)]
+    codes.append([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children])
+print(json.dumps(codes))
 """
 
 
-def started(tmp_path: Path, backend: str, program: str = ranks.__file__) -> subprocess.Popen[str]:
-    """program: what each rank runs."""
-    text = SESSION.format(root=str(ROOT), file=str(tmp_path / "all"), backend=backend, program=program)
-    return subprocess.Popen([python_with_torch(), "-c", text], stderr=subprocess.PIPE, text=True, start_new_session=True)
+@pytest.fixture(scope="module")
+def forked_ranks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[int]], str]:
+    """Of two that measure (file all) and of one that cannot (file alone): the folder, their exit codes, their errors."""
+    folder = tmp_path_factory.mktemp("ranks")
+    asked = {"all": ([0, 1], "gloo"), "alone": ([0], "carrier-pigeon")}
+    commands = []
+    for name, (gpus, backend) in asked.items():
+        (folder / f"{name}.go").touch()
+        commands.append(distributed.command(Bench(str(folder / name), gpus, "full"), backend))
+    argv = [python_with_torch(), "-c", FORKS.format(root=str(ROOT)), json.dumps(commands)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=HOPELESS_SECONDS)
+    assert done.returncode == 0, done.stderr
+    return folder, json.loads(done.stdout), done.stderr
 
 
-def test_two_ranks_on_the_processor(tmp_path: Path) -> None:
-    (tmp_path / "all.go").touch()
-    briefly = tmp_path / "briefly.py"
-    briefly.write_text(BRIEFLY.format(root=str(ROOT)))
-    process = started(tmp_path, "gloo", str(briefly))
-    assert process.communicate(timeout=HOPELESS_SECONDS)[1] == ""
-    heard = bench.read(str(tmp_path / "all"))
+def test_two_ranks_on_the_processor(forked_ranks: tuple[Path, list[list[int]], str]) -> None:
+    folder, (codes, _), errors = forked_ranks
+    assert codes == [0, 0], errors
+    heard = bench.read(str(folder / "all"))
     for rank in (0, 1):
         own = heard.values[f"rank {rank}"]
         assert own["gpu"] == rank
@@ -217,6 +255,7 @@ def test_two_ranks_on_the_processor(tmp_path: Path) -> None:
     assert set(heard.windows) >= {"latency", "all-reduce 16 MiB", "training", "send/recv 8 B"}
 
 
+@pytest.mark.xdist_group("torch")
 def test_sums_under_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One rank on the CPU, which has no products; one of its sums is changed behind its back."""
     torch = pytest.importorskip("torch")
@@ -240,24 +279,23 @@ def test_sums_under_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert wrong["wrong_words"] == {"3": wrong["sums"] * load.lines.shape[0]}
 
 
-def test_an_error_of_a_rank_is_kept_for_the_message(tmp_path: Path) -> None:
-    """One rank, as torchrun starts it: what becomes of its words is tested above."""
-    (tmp_path / "all.go").touch()
-    command = distributed.command(Bench(str(tmp_path / "all"), [0]), "carrier-pigeon")
-    alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
-    done = subprocess.run([python_with_torch(), *command[-2:]], env={**os.environ, **alone}, capture_output=True, text=True)
-    assert done.returncode == 1
-    [said] = (tmp_path / "all.failures").read_text().splitlines()
+def test_an_error_of_a_rank_is_kept_for_the_message(forked_ranks: tuple[Path, list[list[int]], str]) -> None:
+    """What becomes of its words is tested above."""
+    folder, (_, codes), _ = forked_ranks
+    assert codes == [1]
+    [said] = (folder / "alone.failures").read_text().splitlines()
     assert said.startswith("rank 0: ")
     assert "carrier-pigeon" in said.lower()
 
 
 def test_no_rank_outlives_the_workload(tmp_path: Path) -> None:
     """torchrun gives each rank a session of its own, so that killing the process group does not reach it."""
-    process = started(tmp_path, "gloo")
-    assert until(lambda: len(ranks_in(tmp_path)) == 2 and (tmp_path / "all.rank0").exists())
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    program = tmp_path / "waits.py"
+    program.write_text(WAITS.format(program=ranks.__file__))
+    text = SESSION.format(root=str(ROOT), file=str(tmp_path / "all"), program=str(program))
+    with Process([python_with_torch(), "-c", text], stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert until(lambda: len(ranks_in(tmp_path)) == 2 and all((tmp_path / f"all.rank{rank}").exists() for rank in (0, 1)))
+        os.killpg(process.pid, signal.SIGKILL)
     assert until(lambda: not ranks_in(tmp_path))
 
 
@@ -528,6 +566,7 @@ def test_an_error_of_nccl_has_its_words(library: tuple[FakeNccl, nccl.Nccl]) -> 
         work()
 
 
+@pytest.mark.xdist_group("torch")
 def test_parts_that_are_wrong_or_elsewhere_are_counted() -> None:
     """Rank 1 of three, to which the test delivers what it wants."""
     torch = pytest.importorskip("torch")
