@@ -6,12 +6,14 @@ Problem: pageable copies (pageable_copies.py). A DataLoader does this with pin_m
 import torch
 from loop import device, run
 
+LENGTH = 2**18 if torch.cuda.is_available() else 2**10
+
 if __name__ == "__main__":
     place = device()
-    batches = [torch.randn(64, 2**18) for _ in range(4)]
+    batches = [torch.randn(64, LENGTH) for _ in range(4)]
     if place.type == "cuda":
         batches = [batch.pin_memory() for batch in batches]
-    weights = torch.randn(2**18, 64, device=place)
+    weights = torch.randn(LENGTH, 64, device=place)
     turn = 0
 
     def step():

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from loop import device, run, work
 
-MIB = 64
+MIB = 64 if torch.cuda.is_available() else 4
 PIECE = 16 * 2**20
 
 
