@@ -20,7 +20,6 @@ from typing import Any
 
 from waiting import HOPELESS_SECONDS
 
-ROOT = str(Path(__file__).parent.parent)
 WARM = Path(__file__).with_name("warm.py")
 COMMAND = [sys.executable, "-m", "gpudoctor"]
 MAIN = "gpudoctor.__main__:main"
@@ -35,17 +34,20 @@ Done = subprocess.CompletedProcess[Any]
 class Forked(subprocess.Popen[Any]):
     """A Popen that forks `python -m gpudoctor …`, also on a terminal (setsid --ctty) and on the lab's machine (Machine.argv).
 
-    Any other program starts as ever, and so does gpudoctor with other variables of Python and the loader. limits: see warm.py.
+    Any other program starts as ever. fresh: gpudoctor does too, since it is to see other variables of Python or the loader, not
+    only what it starts. limits: see warm.py.
     """
 
-    def __init__(self, args: Sequence[Any], call: str = MAIN, limits: Mapping[str, int] | None = None, **options: Any) -> None:
-        self._call, self._limits = call, dict(limits or {})
+    def __init__(
+        self, args: Sequence[Any], call: str = MAIN, limits: Mapping[str, int] | None = None, fresh: bool = False, **options: Any
+    ) -> None:
+        self._call, self._limits, self._fresh = call, dict(limits or {}), fresh
         super().__init__(args, **options)
 
     def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, close_fds: Any, *others: Any) -> None:
         pass_fds, cwd, env, _, _, shell, *pipes = others[:12]
-        job = None if executable or preexec_fn or pass_fds or shell else _job([str(word) for word in args])
-        if not job or _of_a_start(os.environ) != _of_a_start(os.environ if env is None else env):
+        job = None if self._fresh or executable or preexec_fn or pass_fds or shell else _job([str(word) for word in args])
+        if not job:
             super()._execute_child(args, executable, preexec_fn, close_fds, *others)  # type: ignore[misc]
             return
         job["session"] = job["terminal"] or others[START_NEW_SESSION]
@@ -85,12 +87,6 @@ def _job(args: list[str]) -> dict[str, Any] | None:
     if args[:2] == ON_THE_MACHINE:
         enter, args = [*args[2:6], "true"], args[6:]
     return {"args": args[3:], "terminal": terminal, "enter": enter} if args[:3] == COMMAND else None
-
-
-def _of_a_start(variables: Mapping[str, str]) -> dict[str, str]:
-    """What a Python and its loader read when they start, and never again."""
-    read = {name: value for name, value in variables.items() if name.startswith(("PYTHON", "LD_"))}
-    return {name: value for name, value in read.items() if (name, value) != ("PYTHONPATH", ROOT)}
 
 
 def _start(job: dict[str, Any], descriptors: list[int]) -> int:

@@ -19,15 +19,25 @@ from waiting import HOPELESS_SECONDS
 
 
 class Terminal:
-    """rows, columns: its size at first. `seen` is all that was shown."""
+    """rows, columns: its size at first. fresh: see forked.py. `seen` is all that was shown."""
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], folder: Path, rows: int = 33, columns: int = 101) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        folder: Path,
+        rows: int = 33,
+        columns: int = 101,
+        fresh: bool = False,
+    ) -> None:
         self.master, slave = pty.openpty()
         self.seen = ""
         self._until = 0
         self.resize(rows, columns)
         self.modes = termios.tcgetattr(slave)
-        self.process = Forked(["setsid", "--ctty", *argv], stdin=slave, stdout=slave, stderr=slave, env=env, cwd=folder)
+        self.process = Forked(
+            ["setsid", "--ctty", *argv], stdin=slave, stdout=slave, stderr=slave, env=env, cwd=folder, fresh=fresh
+        )
         self.slave = slave
 
     def resize(self, rows: int, columns: int) -> None:

@@ -116,7 +116,8 @@ def test_a_job_and_its_gpu_are_seen_until_an_interrupt(libraries: Path, job: Pro
         "gpm2": 48,
         "gpm5": 31,
     }
-    with Process(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=with_stub(libraries, **values)) as watching:
+    pipe, env = subprocess.PIPE, with_stub(libraries, **values)
+    with Process(argv, fresh=True, stdout=pipe, stderr=pipe, text=True, env=env) as watching:
         assert watching.stdout
         for line in watching.stdout:
             state = json.loads(line)["sample"]
@@ -532,7 +533,7 @@ def test_the_screen_fits_80_columns_and_24_rows(number: int) -> None:
 @pytest.mark.slow
 def test_q_ends_the_live_screen_with_the_report(libraries: Path, job: Process, tmp_path: Path) -> None:
     env = {**with_stub(libraries, nvmlDeviceGetUtilizationRates=55), "TERM": "xterm", "COLUMNS": "80"}
-    shown = Terminal([sys.executable, "-m", "gpudoctor", "watch", "--pid", str(job.pid)], env, tmp_path, 24, 80)
+    shown = Terminal([sys.executable, "-m", "gpudoctor", "watch", "--pid", str(job.pid)], env, tmp_path, 24, 80, fresh=True)
     try:
         shown.expect("55 %")
         shown.resize(30, 100)
