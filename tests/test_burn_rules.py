@@ -13,6 +13,7 @@ from virtual_gpus import VirtualGpu, burned, measured
 from gpudoctor import doctor, resuming
 from gpudoctor.choices import BURN
 from gpudoctor.model import Reply, Report, Status
+from gpudoctor.report import prometheus
 
 MINUTES = 60.0
 HEALTHY = VirtualGpu()
@@ -221,3 +222,12 @@ def test_a_resumed_load_goes_on_where_the_first_part_ended(tmp_path: Path, monke
     assert [code for _, _, code in both["watch:all"].value["xids"]] == [31, 43]
     assert [at for at, *_ in both["watch:all"].value["xids"]] == [50, 140]
     assert [value["began"] for name, value in both["burn:gpu0"].value.items() if name.startswith("power")][-1] == 230
+
+
+def test_what_rose_is_a_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = watched_report(measured([VirtualGpu(counts={"nvlink_replay:3": (30, 1)})], MINUTES, tmp_path, monkeypatch))
+    lines = prometheus.render(judged).splitlines()
+    assert [line for line in lines if line.startswith("gpudoctor_load_counter_rise{")] == [
+        'gpudoctor_load_counter_rise{counter="nvlink_replay",gpu="0",link="3"} 30.0'
+    ]
+    assert any('what="highest memory temperature"' in line for line in lines)

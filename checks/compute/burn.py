@@ -178,6 +178,9 @@ def figures(facts: Facts) -> Iterator[Figure]:
         degrees = [stretch.celsius for stretch in each.stretches if stretch.celsius is not None]
         if degrees:
             yield Figure("highest temperature", max(degrees), "°C", each.index)
+        of_memory = [stretch.memory_celsius for stretch in each.stretches if stretch.memory_celsius is not None]
+        if of_memory:
+            yield Figure("highest memory temperature", max(of_memory), "°C", each.index)
 
 
 def summary(facts: Facts) -> str:

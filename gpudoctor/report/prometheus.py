@@ -5,6 +5,7 @@ https://github.com/prometheus/node_exporter#textfile-collector
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -37,6 +38,7 @@ class _Metrics(Collector):
         yield _problems(report)
         yield from _figures(report)
         yield from _watched(report)
+        yield from _under_load(report)
 
 
 def metrics(report: Report) -> Iterator[GaugeMetricFamily]:
@@ -60,6 +62,21 @@ def _watched(report: Report) -> Iterator[GaugeMetricFamily]:
             if isinstance(value := gpu.get(name), (int, float)):
                 metric.add_metric(_plain(str(gpu["index"]), name), value)
     yield metric
+
+
+def _under_load(report: Report) -> Iterator[GaugeMetricFamily]:
+    """By how much counters rose during a long load; those that did not are left out."""
+    prefix = "watch:gpu"
+    about = "By how much a counter of errors rose under load."
+    metric = GaugeMetricFamily("gpudoctor_load_counter_rise", about, labels=("gpu", "counter", "link"))
+    runs = {id: run for id, run in report.measured.runs.items() if id.startswith(prefix)}
+    for id, run in sorted(runs.items()):
+        for name, points in (run.get("moved") or {}).items():
+            counter, _, link = name.partition(":")
+            with contextlib.suppress(LookupError, TypeError):  # of a snapshot that was changed by hand
+                metric.add_metric(_plain(id.removeprefix(prefix), counter, link), points[-1][1] - points[0][1])
+    if runs:
+        yield metric
 
 
 def _info(report: Report) -> GaugeMetricFamily:

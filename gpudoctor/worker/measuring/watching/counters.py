@@ -8,6 +8,7 @@ from gpudoctor.worker.measuring.watching import numbers
 from gpudoctor.worker.probes.nvml_getters import VALUE_TYPES
 
 SUCCESS, INVALID_ARGUMENT = 0, 2
+STATE = "nvlink_state"
 BATCH = 24  # in a long list some fields come back unset (580.159.04, H200)
 WHY = {
     2: "this driver has no such field",
@@ -97,15 +98,21 @@ class Counters:
     def _add_links(self) -> None:
         """A counter that the first link does not have, the others do not have either."""
         links = [link for link in range(numbers.MOST_LINKS) if self._got("nvmlDeviceGetNvLinkState", (link,)) == 1]
-        fields = {**numbers.OF_LINK, **numbers.OF_NEW_LINK}
+        fields: Dict[str, Optional[int]] = {**numbers.OF_LINK, **numbers.OF_NEW_LINK}
         for link in links:
             for name, number in fields.items():
+                if name == STATE and not self._asked_alone(numbers.OF_LINK[STATE], link):
+                    number = None  # 0, or no answer, although the link is up
                 getter = numbers.LINK_GETTERS.get(name)
                 own = (getter[0], (link, *getter[1])) if getter else None
                 if name not in self.not_watched:
                     self._add("%s:%d" % (name, link), name, number, link, own)
         if not links:
             self.not_watched["nvlink"] = "no NVLink is up"
+
+    def _asked_alone(self, number: int, scope: int) -> float:
+        code, kind = self._kind(number, scope)
+        return (self._value_alone(Field("", number, scope, kind)) or 0.0) if code == SUCCESS else 0.0
 
     def _kind(self, number: int, scope: int) -> Tuple[Any, int]:
         """NVML's code for a field, and the type of its value."""
@@ -157,4 +164,7 @@ def _value(field: Field, answer: Any) -> Optional[float]:
 
 
 def _decoded(name: Name, value: float) -> float:
-    return numbers.bit_error_rate(int(value)) if name.partition(":")[0] in numbers.RATES else value
+    kind = name.partition(":")[0]
+    if kind == STATE:
+        return int(value != 0)  # a link that saves power is up: NVML_NVLINK_STATE_SLEEP is 2
+    return numbers.bit_error_rate(int(value)) if kind in numbers.RATES else value

@@ -54,7 +54,7 @@ class KernelMessages:
             os.close(self._descriptor)
         if self._journal:
             self._journal.kill()
-            self._journal.wait()
+            self._journal.communicate()
 
     def _open(self, kmsg: str) -> None:
         self._descriptor = os.open(kmsg, os.O_RDONLY | os.O_NONBLOCK)
@@ -106,7 +106,9 @@ class KernelMessages:
             JOURNAL, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=dict(os.environ, LC_ALL="C")
         )
         with contextlib.suppress(subprocess.TimeoutExpired):
-            raise OSError(0, "journalctl ended with exit code %d" % journal.wait(JOURNAL_STARTS_SECONDS))
+            code = journal.wait(JOURNAL_STARTS_SECONDS)
+            with journal:
+                raise OSError(0, "journalctl ended with exit code %d" % code)
         assert journal.stdout
         os.set_blocking(journal.stdout.fileno(), False)
         self._journal = journal
