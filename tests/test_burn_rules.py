@@ -145,6 +145,8 @@ def test_the_wall_clock_ends_a_load(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 XID = "NVRM: Xid (PCI:0000:05:00): {}, pid=71, name=python3, Ch 00000008"
+SXID = "nvidia-nvswitch0: SXid (PCI:0000:a1:00.0): 20034, {}, Link 33 LTSSM Fault Up"
+AER = "nvidia 0000:05:00.0: PCIe Bus Error: severity={}, type=Data"
 LINE_OF_ANOTHER = "NVRM: Xid (PCI:0000:e5:00): 79, GPU has fallen off the bus."
 
 
@@ -161,10 +163,27 @@ LINE_OF_ANOTHER = "NVRM: Xid (PCI:0000:e5:00): 79, GPU has fallen off the bus."
         (VirtualGpu(counts={"pcie_recoveries": (100, 1), "pcie_corrected": (100, 1)}), "", ""),
         (VirtualGpu(counts={"pcie_fatal": (100, 0.0099)}), "pcie-errors-in-log", "1 fatal PCIe error, at 3:22"),
         (VirtualGpu(counts={"ecc_corrected": (100, 1), "ecc_corrected_dram": (100, 0.9)}), "", ""),  # of errors-under-load
-        (VirtualGpu(events={100: {"pcie_width": 8}}), "pcie-width-downgraded", "from x16 to x8 lanes at 1:40"),
+        (
+            VirtualGpu(events={100: {"pcie_width": 8}}),
+            "pcie-width-downgraded",
+            "from x16 to x8 lanes at 1:40, during memory patterns",
+        ),
+        (
+            VirtualGpu(events={100: {"pcie_width": 8}, 120: {"pcie_width": 16}}),
+            "pcie-width-downgraded",
+            "from x16 to x8 lanes at 1:40, during memory patterns, and back again",
+        ),
+        (VirtualGpu(kernel={100: SXID.format("Fatal")}), "nvswitch-error", "NVSwitch 0000:a1:00 reported SXid 20034 at 1:40"),
+        (VirtualGpu(kernel={100: SXID.format("Non-fatal")}), "", ""),
+        (
+            VirtualGpu(kernel={100: AER.format("Uncorrected (Fatal)")}),
+            "pcie-errors-in-log",
+            "(Fatal), type=Data at 1:40",
+        ),
+        (VirtualGpu(kernel={100: AER.format("Corrected")}), "", ""),
         (VirtualGpu(memory_rise=31), "gpu-memory-at-temperature-limit", "memory reached 95 °C"),
         (VirtualGpu(memory_rise=28), "", ""),
-        (VirtualGpu(kernel={100: XID.format(13)}), "xid-13-graphics-exception", "Xid 13 at 1:40, during bf16 products"),
+        (VirtualGpu(kernel={100: XID.format(13)}), "xid-13-graphics-exception", "Xid 13 at 1:40, during memory patterns"),
         (VirtualGpu(xids={190: 92}), "", ""),  # judged by its counters
         (VirtualGpu(xids={100: 79}), "xid-79-fallen-off-bus", "Xid 79 at 1:40, during memory patterns (GPU has fallen"),
         (VirtualGpu(kernel={100: LINE_OF_ANOTHER}), "", ""),
@@ -180,7 +199,7 @@ def test_what_is_watched_each_second(
     entries = {entry.problem: entry for entry in judged.diagnosis if entry.check == "burn-errors"}
     assert {*entries} == {problem} - {""}
     for entry in entries.values():
-        assert entry.gpu == 0
+        assert entry.gpu == (None if "nvswitch" in problem else 0)
         assert words in entry.message
 
 
@@ -191,6 +210,8 @@ def test_what_could_not_be_watched_is_said(tmp_path: Path, monkeypatch: pytest.M
     assert row.status is Status.PASS
     assert "not watched: NVLink bit error rates (not supported by this GPU or its driver)" in row.message
     assert replies["watch:gpu0"].value["calls"] < 30
+    of_links = {id: reply for id, reply in replies.items() if id.startswith("watch:")}
+    assert {row.id: row for row in watched_report(of_links).checks}["burn-errors"].status is Status.PASS
     deaf = {**replies["watch:all"].value, "source": "", "why": "kmsg: Operation not permitted"}
     row = {row.id: row for row in watched_report({**replies, "watch:all": Reply("ok", deaf)}).checks}["burn-errors"]
     assert "the kernel log (kmsg: Operation not permitted)" in row.message

@@ -8,8 +8,9 @@ How it is judged
 During gpudoctor burn, each second: NVLink errors, recoveries, bit error rates and states, the PCIe link, the temperature of the
 memory, and the Xids in the kernel log and of NVML. A replay, a recovery or an uncorrectable error of an NVLink is too many; so
 are two recoveries that an NVLink 5 survived, 100 CRC errors a second, and a bit error rate of 1e-12. A PCIe link must not lose
-lanes, nor run at a lower generation while data is copied over it than before. Fatal PCIe errors, Xids, and memory at its highest
-operating temperature are reported. The message names the GPU, the link, when it began, the rate, and what ran then.
+lanes, nor run at a lower generation while data is copied over it than before. Uncorrected PCIe errors, Xids, fatal errors of
+NVSwitches, and memory at its highest operating temperature are reported. The message names the GPU, the link, when it began,
+the rate, and what ran then.
 
 Known exceptions
 What a GPU or its driver does not report is listed as not watched. Corrected errors of NVLinks are not judged. Without the kernel
@@ -22,15 +23,18 @@ https://docs.nvidia.com/deploy/xid-errors/index.html
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
+from gpudoctor.facts.kernel_log import sxid_of
 from gpudoctor.facts.known import known
+from gpudoctor.facts.pcie_links import BUS_ERROR, function_of, way_to
 from gpudoctor.facts.xids import GpuXids
 from gpudoctor.judging.measured import burning, expect
-from gpudoctor.judging.measured.watched import UnderLoad, clock, under_load
+from gpudoctor.judging.measured.watched import Point, UnderLoad, clock, under_load
 from gpudoctor.model import Check, Finding, Skip
 
 BROKEN = ("replay", "recovery", "failed_recovery", "malformed_packet", "buffer_overrun", "link_integrity")
@@ -51,6 +55,7 @@ MOST_CRC_PER_SECOND = 100  # of DCGM: DCGM_LIMIT_MAX_NVLINK_CRC_ERROR
 LEAST_RECOVERED = 2  # in a load; a good link has none
 MOST_BIT_ERRORS = 1e-12  # as nvlink
 OTHERWISE = "xid-contact-support"
+LONGEST = 120  # of a line of the log
 # Counter -> its words, in groups, for what could not be watched.
 GROUPS = {
     "NVLink errors": ("nvlink", "nvlink_replay", "nvlink_recovery"),
@@ -75,6 +80,7 @@ def judge(facts: Facts) -> Iterator[Finding]:
             *xids(facts, seen, index, gpu),
         ):
             yield facts.problems[id].found(f"GPU {index}: {words}", {**evidence, **more}, index, partial=True)
+    yield from of_log(facts, seen)
 
 
 Found = tuple[str, str, dict[str, object]]  # the id of a problem, words, evidence
@@ -97,15 +103,18 @@ def nvlinks(seen: UnderLoad, index: int) -> Iterator[Found]:
             links.setdefault(id, set()).add(growth.link)
     for id, words in errors.items():
         yield id, "; ".join(words), {"links": sorted(links[id])}
-    down = [series for series in seen.moved(index) if series.counter == "nvlink_state" and series.points[-1][1] == 0]
-    if down:
-        at = min(series.points[-1][0] for series in down)
-        names = ", ".join(str(series.link) for series in down)
-        yield (
-            "nvlink-link-down",
-            f"link {names} went down at {clock(at)}{during(seen, index, at)}",
-            {"down": [series.link for series in down]},
-        )
+    yield from links_down(seen, index)
+
+
+def links_down(seen: UnderLoad, index: int) -> Iterator[Found]:
+    for series in seen.moved(index):
+        downs = [at for at, value in series.points if series.counter == "nvlink_state" and value == 0]
+        if downs:
+            when = f"at {clock(downs[0])}{during(seen, index, downs[0])}"
+            if series.points[-1][1] == 0:
+                yield "nvlink-link-down", f"link {series.link} went down {when}", {"down": [series.link]}
+            else:
+                yield "nvlink-unstable", f"link {series.link} went down {when}, and came up again", {"links": [series.link]}
 
 
 def rates(seen: UnderLoad, index: int) -> Iterator[Found]:
@@ -121,26 +130,30 @@ def pcie(facts: Facts, seen: UnderLoad, index: int) -> Iterator[Found]:
             words = f"{growth.rose:.0f} {FATAL[growth.counter]}{'s' if growth.rose > 1 else ''}, {growth.words}"
             yield "pcie-errors-in-log", words, {"count": growth.rose}
     for series in seen.moved(index):
-        if series.counter == "pcie_width":
-            at, lanes = series.points[-1]
-            highest = max(value for _, value in series.points)
-            if lanes < highest:
-                words = f"the PCIe link went from x{highest:.0f} to x{lanes:.0f} lanes at {clock(at)}{during(seen, index, at)}"
-                yield "pcie-width-downgraded", words, {"lanes": lanes, "possible_lanes": highest}
+        if series.counter == "pcie_width" and (lost := first_drop(series.points)):
+            at, before, lanes = lost
+            back = ", and back again" if series.points[-1][1] >= before else ""
+            words = f"the PCIe link went from x{before:.0f} to x{lanes:.0f} lanes at {clock(at)}{during(seen, index, at)}{back}"
+            yield "pcie-width-downgraded", words, {"lanes": lanes, "possible_lanes": before}
     yield from generation(facts, index)
+
+
+def first_drop(points: Iterable[Point]) -> tuple[float, float, float] | None:
+    """When a value fell for the first time, from which value, to which."""
+    for (_, before), (at, after) in pairwise(points):
+        if after < before:
+            return at, before, after
+    return None
 
 
 def generation(facts: Facts, index: int) -> Iterator[Found]:
     """While data is copied over it, a link does not slow down to save power."""
-    for each in burning.burned(facts):
-        copies = each.of("pcie") if each.index == index else []
-        found = [(stretch.name, stretch.values.get("during", {}).get("pcie_generation")) for stretch in copies]
-        known_ones = [(name, value) for name, value in found if value]
-        fastest = max((value for _, value in known_ones), default=0)
-        slower = [name for name, value in known_ones if value < fastest]
-        if slower and known_ones[-1][1] < fastest:
-            words = f"its PCIe link ran at generation {known_ones[-1][1]} in the last copies, at {fastest} before"
-            yield "pcie-gen-low-under-load", words, {"generation": known_ones[-1][1], "possible_generation": fastest}
+    burned = next((each for each in known(lambda: burning.burned(facts), ()) if each.index == index), None)
+    found = [stretch.values.get("during", {}).get("pcie_generation") for stretch in burned.of("pcie")] if burned else []
+    seen = [value for value in found if value]
+    if seen and seen[-1] < max(seen):
+        words = f"its PCIe link ran at generation {seen[-1]:.0f} in the last copies, at {max(seen):.0f} before"
+        yield "pcie-gen-low-under-load", words, {"generation": seen[-1], "possible_generation": max(seen)}
 
 
 def memory(gpu: Gpu | None, seen: UnderLoad, index: int) -> Iterator[Found]:
@@ -165,8 +178,28 @@ def xids(facts: Facts, seen: UnderLoad, index: int, gpu: Gpu | None) -> Iterator
         at = first.seconds or 0.0
         times = sum(xid.code == code for xid in found)
         words = f"Xid {code} at {clock(at)}{during(seen, index, at)}" + (f", {times} times" if times > 1 else "")
-        words += f": {first.text[:120]}" if first.text else f" ({known_one.name})" if known_one else ""
+        words += f": {first.text[:LONGEST]}" if first.text else f" ({known_one.name})" if known_one else ""
         yield id if id in facts.problems else OTHERWISE, words, {"xids": [code], "count": times, "seconds": at}
+
+
+def of_log(facts: Facts, seen: UnderLoad) -> Iterator[Finding]:
+    """Fatal errors of NVSwitches, and uncorrected ones of PCIe on the way to a GPU."""
+    for at, line in seen.lines:
+        sxid = sxid_of(line)
+        if sxid and sxid.is_fatal:
+            words = f"NVSwitch {sxid.pci} reported SXid {sxid.code} at {clock(at)}: {sxid.text[:LONGEST]}"
+            yield facts.problems["nvswitch-error"].found(words, {"address": sxid.pci, "seconds": at}, partial=True)
+        error = BUS_ERROR.search(line.text)
+        if error and not (error["severity"] or "").startswith("Correct"):
+            gpu = next((gpu.index for gpu in known(lambda: facts.nvml.gpus, ()) if error[1] in way(facts, gpu)), None)
+            if gpu is not None:
+                words = f"GPU {gpu}: {line.text[:LONGEST]} at {clock(at)}{during(seen, gpu, at)}"
+                yield facts.problems["pcie-errors-in-log"].found(words, {"address": error[1], "seconds": at}, gpu, partial=True)
+
+
+def way(facts: Facts, gpu: Gpu) -> tuple[str, ...]:
+    function = known(lambda: function_of(facts, gpu))
+    return way_to(function) if function else (known(lambda: gpu.bus_id, ""),)
 
 
 def during(seen: UnderLoad, index: int, second: float) -> str:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from gpudoctor.facts import Facts
 from gpudoctor.facts.guarded import Guarded
 from gpudoctor.facts.join import gpu_of
-from gpudoctor.facts.kernel_log import Xid, log_line, xid_of
+from gpudoctor.facts.kernel_log import LogLine, Xid, log_line, xid_of
 from gpudoctor.judging.measured import burning, expect
 from gpudoctor.model import Skip
 
@@ -124,12 +124,18 @@ class UnderLoad(Guarded):
         return found
 
     @cached_property
+    def lines(self) -> tuple[tuple[float, LogLine], ...]:
+        """The lines of the kernel log, each with its second."""
+        seconds, lines = self._shared.get("line_seconds") or (), self._shared.get("lines") or ()
+        return tuple((float(at), log_line(raw)) for at, raw in zip(seconds, lines, strict=False))
+
+    @cached_property
     def xids(self) -> dict[int, tuple[Xid, ...]]:
         """GPU -> its Xids; seconds: since the load began. NVML's events add those that the kernel log does not have."""
         found: dict[int, list[Xid]] = {}
         known: set[tuple[int, int]] = set()
-        for at, raw in zip(self._shared.get("line_seconds") or (), self._shared.get("lines") or (), strict=False):
-            xid = xid_of(log_line(raw))
+        for at, line in self.lines:
+            xid = xid_of(line)
             gpu = gpu_of(self._facts, f"{xid.pci}.0") if xid else None
             if xid and gpu is not None and not xid.is_injected:
                 found.setdefault(gpu.index, []).append(replace(xid, seconds=at))
@@ -160,10 +166,9 @@ class UnderLoad(Guarded):
         return Growth(series.counter, series.link, rose, began, rose / minutes, while_ran)
 
     def ran_at(self, gpu: int, second: float) -> str:
-        """What ran on the GPU then, or within the reading before it, in words; "" if nothing did."""
-        late = self.every_seconds
-        near = [one for one in self.stretches(gpu) if one.began <= second and second - late <= one.ended]
-        return near[-1].words if near else ""
+        """What ran on the GPU half-way between this reading and the one before, in words; "" if nothing did."""
+        moment = max(0.0, second - self.every_seconds / 2)
+        return next((one.words for one in self.stretches(gpu) if one.began <= moment <= one.ended), "")
 
     def stretches(self, gpu: int) -> tuple[Stretch, ...]:
         return self._stretches.get(gpu, ()) + self._stretches.get(None, ())
