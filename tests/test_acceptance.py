@@ -269,6 +269,6 @@ def test_the_live_screen_is_drawn_for_each_reading_and_ends_clean() -> None:
     console = Console(file=shown, width=80, height=24, force_terminal=True)
     with burn_screen.Screen(console, lambda: float(next(clock))) as screen:
         screen.say("Collecting nvml")
-        screen.update(("burn",), 59.0, {0: {"watts": 701.0, "celsius": 64}})
-    assert "701" in shown.getvalue()
+        screen.update(("burn",), 59.0, {0: {"watts": 701.0, "celsius": 64, "memory_celsius": 83, "errors": 4711}})
+    assert all(number in shown.getvalue() for number in ("701", "83", "4711"))
     assert shown.getvalue().rstrip().endswith("\x1b[?25h") or "\x1b[?1049l" in shown.getvalue()

@@ -15,7 +15,7 @@ from waiting import until
 from gpudoctor.worker.measuring.watching import kernel_messages, numbers
 from gpudoctor.worker.measuring.watching.counters import Counters
 from gpudoctor.worker.measuring.watching.kernel_messages import KernelMessages, line_of
-from gpudoctor.worker.measuring.watching.record import MOST_POINTS, Series
+from gpudoctor.worker.measuring.watching.record import MOST_POINTS, Record, Series
 
 XID = "NVRM: Xid (PCI:0000:05:00): 79, GPU has fallen off the bus."
 RECORD = f"4,1234,987654321,-;{XID}\n SUBSYSTEM=pci\n"
@@ -171,3 +171,14 @@ def test_the_journal_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert until(lambda: heard.extend(messages.read()) or bool(heard))
     messages.close()
     assert (messages.source, heard) == ("journal", [LINE])
+
+
+def test_errors_so_far_are_counted_once() -> None:
+    record = Record([0, 1], 0.0)
+    for at, replays, corrected in ((1.0, 7, 5), (2.0, 9, 15)):
+        counts = {"pcie_replays": replays, "ecc_corrected": corrected, "ecc_corrected_dram": corrected, "pcie_recoveries": at}
+        record.hear({"gpu": 0, "at": at, "counts": counts})
+    record.hear({"watching": {"source": "kmsg", "why": ""}, "events": {}, "slots": {"0000:05:00": 0}})
+    record.hear({"at": 2.0, "lines": [LINE]})
+    record.hear({"gpu": 0, "at": 2.1, "xid": 79})
+    assert (record.errors(0), record.errors(1)) == (2 + 10 + 1, 0)

@@ -14,9 +14,9 @@ from rich.text import Text
 from gpudoctor import knowledge
 from gpudoctor.cli.watch_screen import bar
 
-HEADS = ("GPU", "W", "°C", "SM MHz", "PCIe", "held down by")
+HEADS = ("GPU", "W", "°C", "mem °C", "SM MHz", "PCIe", "errors", "held down by")
 _USUAL = 0x1 | 0x4  # idle, and the power cap, which is normal at full load
-WORDS = 34
+WORDS = 26
 
 
 class Screen:
@@ -74,8 +74,8 @@ def _gpus(rows: list[tuple[Any, Mapping[str, float]]]) -> Table:
     for name in HEADS:
         table.add_column(name, justify="left" if name in ("GPU", HEADS[-1]) else "right", no_wrap=True, max_width=WORDS)
     for index, sample in rows:
-        numbers = (_number(sample, name) for name in ("watts", "celsius", "sm_mhz"))
-        table.add_row(str(index), *numbers, _link(sample), _reasons(sample))
+        numbers = (_number(sample, name) for name in ("watts", "celsius", "memory_celsius", "sm_mhz"))
+        table.add_row(str(index), *numbers, _link(sample), _number(sample, "errors"), _reasons(sample))
     return table
 
 

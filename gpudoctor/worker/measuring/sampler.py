@@ -125,6 +125,10 @@ class Sampler:
         else:
             self.record.hear(line)
 
+    def seen(self) -> Dict[int, Sample]:
+        """The last readings of each GPU, with how many errors there were."""
+        return {gpu: dict(samples.readings(), errors=self.record.errors(gpu)) for gpu, samples in self.samples.items()}
+
     def has_seen(self, moment: float) -> bool:
         """Whether all samples until then have arrived, or never will."""
         return self.lines.ended or all(samples.latest >= moment for samples in self.samples.values())

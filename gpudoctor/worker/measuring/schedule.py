@@ -280,7 +280,7 @@ class Schedule:
         self.told = now
         names = sorted(task.id for task in self.started.values() if task.has_turn)
         names += ["import " + host.runtime for host in self.hosts.values() if not host.ready]
-        seen = {gpu: samples.readings() for gpu, samples in self.sampler.samples.items()} if self.is_guarded else {}
+        seen = self.sampler.seen() if self.is_guarded else {}
         self.send(running=names, left=round(self._left(now), 1), seen=seen)
 
     def _left(self, now: float) -> float:

@@ -46,7 +46,20 @@ OF_NEW_LINK: Dict[str, int] = {
 }
 RATES = ("nvlink_effective_ber", "nvlink_symbol_ber")
 GAUGES = ("memory_celsius", *RATES)
-STATES = ("nvlink_state", "rows_pending", "rows_failed", "pcie_width", "pcie_generation")
+# What a person sees as errors while the load runs. NVLinks correct CRC and symbol errors by design.
+ERRORS = (
+    "ecc_corrected",
+    "ecc_uncorrected",
+    "pcie_replays",
+    "pcie_non_fatal",
+    "pcie_fatal",
+    "rows_corrected",
+    "rows_uncorrected",
+    "nvlink_replay",
+    "nvlink_recovery",
+    "nvlink_recovered",
+    "nvlink_failed_recovery",
+)
 
 # Where the field is not known: a getter, and its further arguments. For a link, its number comes first.
 GETTERS: Dict[str, Tuple[str, Tuple[int, ...]]] = {

@@ -99,6 +99,12 @@ class Record:
         series = self._series[gpu].get(name)
         return series.rose if series else 0.0
 
+    def errors(self, gpu: int) -> int:
+        """How many errors were counted since the load began, and Xids reported; of ECC the totals."""
+        counts = (one.rose for name, one in self._series[gpu].items() if name.partition(":")[0] in numbers.ERRORS)
+        codes = {xid.code for xid in self.xids if xid.gpu == gpu}
+        return int(sum(rose for rose in counts if rose > 0)) + len(codes)
+
     def replies(self) -> Iterator[Tuple[str, Reply]]:
         """`watch:all` and `watch:gpuN`; none if nothing was watched."""
         if not self._log:
