@@ -225,7 +225,13 @@ def test_every_format_shows_it() -> None:
     report = doctor.judge_at_its_level(accepted())
     for form in ("text", "markdown", "html"):
         shown = formats.render(form, report, None)
-        for words in ("Acceptance: accepted", "1653023012345", "Signature", report.facts["acceptance"]["sha256"][:20]):
+        for words in (
+            "Acceptance: accepted",
+            "1653023012345",
+            "Signature",
+            "Xids (none were read)",
+            report.facts["acceptance"]["sha256"][:20],
+        ):
             assert words in shown, (form, words)
 
 

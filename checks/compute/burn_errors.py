@@ -34,7 +34,7 @@ from gpudoctor.facts.known import known
 from gpudoctor.facts.pcie_links import BUS_ERROR, function_of, way_to
 from gpudoctor.facts.xids import GpuXids
 from gpudoctor.judging.measured import burning, expect
-from gpudoctor.judging.measured.watched import Point, UnderLoad, clock, under_load
+from gpudoctor.judging.measured.watched import Point, UnderLoad, clock, not_watched, under_load
 from gpudoctor.model import Check, Finding, Skip
 
 BROKEN = ("replay", "recovery", "failed_recovery", "malformed_packet", "buffer_overrun", "link_integrity")
@@ -56,15 +56,6 @@ LEAST_RECOVERED = 2  # in a load; a good link has none
 MOST_BIT_ERRORS = 1e-12  # as nvlink
 OTHERWISE = "xid-contact-support"
 LONGEST = 120  # of a line of the log
-# Counter -> its words, in groups, for what could not be watched.
-GROUPS = {
-    "NVLink errors": ("nvlink", "nvlink_replay", "nvlink_recovery"),
-    "NVLink bit error rates": ("nvlink_effective_ber", "nvlink_symbol_ber"),
-    "ECC errors": ("ecc_corrected", "ecc_uncorrected"),
-    "remapped rows": ("rows_corrected",),
-    "memory temperature": ("memory_celsius",),
-    "PCIe replays": ("pcie_replays",),
-}
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
@@ -205,19 +196,6 @@ def way(facts: Facts, gpu: Gpu) -> tuple[str, ...]:
 def during(seen: UnderLoad, index: int, second: float) -> str:
     ran = seen.ran_at(index, second)
     return f", during {ran}" if ran else ""
-
-
-def not_watched(seen: UnderLoad) -> list[str]:
-    """What could not be read on any GPU, with the reason: "NVLink bit error rates (not supported …)"."""
-    found = []
-    for words, counters in GROUPS.items():
-        reasons = {seen.not_watched(gpu).get(name) for gpu in seen.gpus for name in counters} - {None}
-        is_read = any(name in seen.watched(gpu) for gpu in seen.gpus for name in counters)
-        if reasons and not is_read:
-            found.append(f"{words} ({'; '.join(sorted(filter(None, reasons)))})")
-    if not seen.source:
-        found.append(f"the kernel log ({seen.why_no_log})")
-    return found
 
 
 def summary(facts: Facts) -> str:

@@ -14,7 +14,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.judging import expected
-from gpudoctor.judging.measured import burning, shortfalls
+from gpudoctor.judging.measured import burning, shortfalls, watched
 from gpudoctor.model import Diagnosis, Figure, Report, Result, Skip, Snapshot, Status
 
 ACCEPTED, REMARKS, REFUSED, INCOMPLETE = "accepted", "accepted with remarks", "not accepted", "incomplete"
@@ -46,6 +46,7 @@ def record(facts: Facts, results: Iterable[Result], diagnosis: Sequence[Diagnosi
         "expectation": _expectation(facts, rows),
         "problems": [entry.problem for entry in diagnosis],
         "not_checked": sorted(row.id for row in rows.values() if row.status in (Status.BLOCKED, Status.ERROR)),
+        "not_watched": _not_watched(facts),
         "figures": [_figure(facts, figure, figures) for figure in figures],
     }
     return {**made, "sha256": hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()}
@@ -71,6 +72,14 @@ def _serials(facts: Facts) -> dict[str, str]:
 
 def _read(read: Any) -> str:
     return str(known(read, ""))
+
+
+def _not_watched(facts: Facts) -> list[str]:
+    """What could not be read while the GPUs were under load."""
+    try:
+        return watched.not_watched(watched.under_load(facts))
+    except Skip:
+        return ["error counters, links and Xids (none were read)"]
 
 
 def _gpu(facts: Facts, gpu: Gpu) -> dict[str, Any]:

@@ -49,6 +49,8 @@ def _about(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"Problems: {', '.join(dict.fromkeys(found['problems']))}."
     if found["not_checked"]:
         yield f"Not checked: {', '.join(found['not_checked'])}."
+    if found.get("not_watched"):
+        yield f"Not watched under load: {plain(', '.join(found['not_watched']))}."
 
 
 def _gpu(gpu: Mapping[str, Any]) -> tuple[str, ...]:

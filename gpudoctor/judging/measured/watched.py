@@ -25,6 +25,15 @@ LOADS = {
     "links": "copies between GPUs",
     "sums": "sums over all GPUs",
 }
+# What could not be watched, in words -> the counters of which one is enough.
+GROUPS = {
+    "NVLink errors": ("nvlink", "nvlink_replay", "nvlink_recovery"),
+    "NVLink bit error rates": ("nvlink_effective_ber", "nvlink_symbol_ber"),
+    "ECC errors": ("ecc_corrected", "ecc_uncorrected"),
+    "remapped rows": ("rows_corrected",),
+    "memory temperature": ("memory_celsius",),
+    "PCIe replays": ("pcie_replays",),
+}
 Point = tuple[float, float]  # seconds since the load began, and a value
 
 
@@ -211,6 +220,19 @@ def _unfinished(facts: Facts, workload: str) -> Iterator[tuple[int | None, Stret
         cut = run.values.get("unfinished") or {}
         if cut.get("load"):
             yield run.gpu, Stretch(float(cut["began"]), math.inf, LOADS.get(cut["load"], cut["load"]).format("").strip())
+
+
+def not_watched(seen: UnderLoad) -> list[str]:
+    """What could not be read on any GPU, with the reason: "NVLink bit error rates (not supported …)"."""
+    found = []
+    for words, counters in GROUPS.items():
+        reasons = {seen.not_watched(gpu).get(name, "") for gpu in seen.gpus for name in counters} - {""}
+        is_read = any(name in seen.watched(gpu) for gpu in seen.gpus for name in counters)
+        if reasons and not is_read:
+            found.append(f"{words} ({'; '.join(sorted(reasons))})")
+    if not seen.source:
+        found.append(f"the kernel log ({seen.why_no_log})")
+    return found
 
 
 def _burned(facts: Facts, workload: str) -> tuple[burning.Burned, ...]:
