@@ -21,7 +21,7 @@ from gpudoctor.worker.measuring.watching.record import Record
 from gpudoctor.worker.workloads import burn
 
 AMBIENT, TAU_SECONDS = 30.0, 60.0
-LINKS = 4
+LINKS, LONGEST_BATCH = 4, 10
 FIELDS = {number: name for name, number in {**numbers.OF_GPU, **numbers.OF_LINK, **numbers.OF_NEW_LINK}.items()}
 NOT_SUPPORTED, NO_SUCH_FIELD = 3, 2
 THERMAL = 0x20  # clocks lowered by software because of heat
@@ -59,17 +59,20 @@ class VirtualGpu:
 
 
 class VirtualNvml:
-    """NVML with the fields of one GPU, of which every third in a batch comes back unset."""
+    """NVML with the fields of one GPU; those after the tenth of a batch come back unset. With NVLink 5 if a counter needs it."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
+        self.lacks = {*run.gpu.lacks}
+        if not any(name.partition(":")[0] in numbers.OF_NEW_LINK for name in run.gpu.counts):
+            self.lacks |= {*numbers.OF_NEW_LINK}
 
     def nvmlDeviceGetFieldValues(self, handle: int, fields: list[tuple[int, int]]) -> list[Any]:  # noqa: N802
-        return [self._field(FIELDS[number], link, place % 3 == 2) for place, (number, link) in enumerate(fields)]
+        return [self._field(FIELDS[number], link, place >= LONGEST_BATCH) for place, (number, link) in enumerate(fields)]
 
     def _field(self, name: str, link: int, is_unset: bool) -> Any:
         gpu, now = self.run.gpu, self.run.now
-        if name in gpu.lacks:
+        if name in self.lacks:
             return SimpleNamespace(nvmlReturn=NOT_SUPPORTED, valueType=0)
         own = f"{name}:{link}" if name.startswith("nvlink") else name
         began, each = gpu.counts.get(own, (0.0, 0.0))
@@ -114,6 +117,9 @@ class VirtualLog:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.told: set[int] = set()
+
+    def close(self) -> None:
+        pass
 
     def read(self) -> list[str]:
         new = {second: line for second, line in self.run.gpu.kernel.items() if second <= self.run.now}
@@ -221,6 +227,8 @@ def measured(
         if is_watched:
             run.watch()
         replies[f"burn:gpu{index}"] = run.reply(seconds)
+        if run.observer:
+            run.observer.close()
         before = replies.get("watch:all")
         replies |= dict(run.sampler.record.replies())
         if before:

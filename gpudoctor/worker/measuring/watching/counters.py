@@ -10,6 +10,7 @@ from gpudoctor.worker.probes.nvml_getters import VALUE_TYPES
 SUCCESS, INVALID_ARGUMENT = 0, 2
 STATE = "nvlink_state"
 BATCH = 24  # in a long list some fields come back unset (580.159.04, H200)
+MANY = 0.1  # of the fields: the list is too long, and not these fields are odd
 WHY = {
     2: "this driver has no such field",
     3: "not supported by this GPU or its driver",
@@ -38,6 +39,7 @@ class Counters:
         self.not_watched: Dict[str, str] = {}
         self._nvml = nvml
         self._handle = handle
+        self._size = BATCH
         self._together: List[Field] = []
         self._alone: List[Field] = []
         self._getters: List[Tuple[Name, str, Tuple[int, ...]]] = []
@@ -47,33 +49,42 @@ class Counters:
 
     @property
     def calls(self) -> int:
-        return -(-len(self._together) // BATCH) + len(self._alone) + len(self._getters)
+        return -(-len(self._together) // self._size) + len(self._alone) + len(self._getters)
 
     @property
     def names(self) -> List[Name]:
         return [field.name for field in (*self._together, *self._alone)] + [name for name, _, _ in self._getters]
 
     def read(self) -> Dict[Name, float]:
-        """The values that were answered; a field that a batch leaves unset is asked alone, now and later."""
+        """The values that were answered. A field that a batch leaves unset is asked alone; with many such, batches shrink."""
         found: Dict[Name, float] = {}
-        for start in range(0, len(self._together), BATCH):
-            batch = self._together[start : start + BATCH]
+        unset: List[Field] = []
+        for start in range(0, len(self._together), self._size):
+            batch = self._together[start : start + self._size]
             for field, answer in zip(batch, self._asked(batch)):
                 value = _value(field, answer)
-                if value is None and (value := self._value_alone(field)) is not None:
-                    self._alone.append(field)
                 if value is not None:
                     found[field.name] = value
-        self._together = [field for field in self._together if field not in self._alone]
+                elif (alone := self._value_alone(field)) is not None:
+                    found[field.name] = alone
+                    unset.append(field)
         for field in self._alone:
-            value = found.get(field.name, self._value_alone(field))
+            value = self._value_alone(field)
             if value is not None:
                 found[field.name] = value
+        self._learn(unset)
         for name, getter, arguments in self._getters:
             answer = self._got(getter, arguments)
             if isinstance(answer, int):
                 found[name] = answer
         return {name: _decoded(name, value) for name, value in found.items()}
+
+    def _learn(self, unset: List[Field]) -> None:
+        if len(unset) > MANY * len(self._together) and self._size > 1:
+            self._size //= 2
+        elif unset:
+            self._alone += unset
+            self._together = [field for field in self._together if field not in unset]
 
     def _add(
         self, name: Name, shown: str, number: Optional[int], scope: int, getter: Optional[Tuple[str, Tuple[int, ...]]]

@@ -31,8 +31,7 @@ class Observer:
             events={str(gpu): why for gpu, why in self._events.why.items()},
             slots=dict(_slots(nvml, handles)),
         )
-        for gpu, counters in self._counters.items():
-            channel.send(gpu=gpu, not_watched=counters.not_watched, calls=counters.calls, names=counters.names)
+        self._tell()
 
     def look(self, last: bool = False) -> None:
         """Reads everything if it is time. last: in any case."""
@@ -53,6 +52,11 @@ class Observer:
 
     def close(self) -> None:
         self._messages.close()
+        self._tell()  # how many calls it was in the end
+
+    def _tell(self) -> None:
+        for gpu, counters in self._counters.items():
+            self._channel.send(gpu=gpu, not_watched=counters.not_watched, calls=counters.calls, names=counters.names)
 
     def _send(self, gpu: int, at: float, found: Dict[str, float]) -> None:
         """Only what changed."""
