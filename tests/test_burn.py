@@ -227,6 +227,9 @@ def test_a_gpu_that_slows_down_and_one_that_is_slow_or_hot() -> None:
 def test_a_load_that_was_stopped_is_no_pass() -> None:
     stopped = replace(burned(STEADY), status="guarded", detail="GPU 0 reached 92 °C, its slowdown temperature")
     assert "92 °C" in found({"gpu0": stopped})["burn-stopped"][0]
+    at_once = {f"gpu{gpu}": Reply("guarded", None, f"GPU {gpu} reported Xid 79, which is fatal", 1.0) for gpu in (0, 1)}
+    message = found(at_once)["burn-stopped"][0]
+    assert message == "stopped after 1 s: GPU 0 reported Xid 79, which is fatal; after 1 s: GPU 1 reported Xid 79, which is fatal"
     cut = burned(STEADY)
     value = {name: part for name, part in cut.value.items() if name != "complete"}
     rows = {row.id: row for row in report({"gpu0": replace(cut, value=value, status="cut")}).checks}

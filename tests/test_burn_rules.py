@@ -140,6 +140,13 @@ def test_what_stops_a_load(gpu: VirtualGpu, words: str, tmp_path: Path, monkeypa
     assert {row.id: row for row in judged.checks}["burn"].status is (Status.FAIL if words else Status.PASS)
 
 
+def test_the_cause_of_a_stop_is_named_and_not_the_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = watched_report(measured([VirtualGpu(xids={70: 79})], 2 * MINUTES, tmp_path, monkeypatch))
+    (entry,) = [entry for entry in judged.diagnosis if entry.check.startswith("burn")]
+    assert entry.problem == "xid-79-fallen-off-bus"
+    assert "burn" in entry.explains
+
+
 def test_the_wall_clock_ends_a_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replies = burned([HEALTHY], 10 * MINUTES, tmp_path, monkeypatch)
     assert replies[0].value["complete"] == {"seconds": 600.0}

@@ -20,9 +20,12 @@ https://arxiv.org/abs/2102.11245
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
+from gpudoctor import knowledge
 from gpudoctor.facts import Facts
 from gpudoctor.fixes.common import look, reset
 from gpudoctor.judging.measured import burning, expect
@@ -89,12 +92,12 @@ PROBLEMS = {"memory": MEMORY, "pcie": COPIES}
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
+    yield from judge_end(facts)
     found = burning.burned(facts)
     for each in found:
         yield from judge_gpu(facts, each)
     for group in burning.by_kind(facts, found):
         yield from judge_agreement(group)
-    yield from judge_end(facts, found)
 
 
 def judge_gpu(facts: Facts, each: Burned) -> Iterator[Finding]:
@@ -155,12 +158,24 @@ def judge_agreement(group: list[Burned]) -> Iterator[Finding]:
         yield DIFFER.found(words, {"precision": precision, "size": size, "differs": names}, partial=True)
 
 
-def judge_end(facts: Facts, found: tuple[Burned, ...]) -> Iterator[Finding]:
+def judge_end(facts: Facts) -> Iterator[Finding]:
     """A load that was stopped by a rule of ours; one that the user interrupted is reported as that."""
-    reason = "; ".join(facts.measured.stopped_by(burning.WORKLOAD))
-    if reason:
-        seconds = min((each.seconds for each in found if not each.is_complete), default=0.0)
-        yield STOPPED.found(f"stopped after {seconds:.0f} s: {reason}", {"reason": reason, "seconds": round(seconds)})
+    reasons = facts.measured.stopped_by((burning.WORKLOAD, burning.LINKS, burning.COLLECTIVES))
+    if reasons:
+        words = "; ".join(f"after {seconds:.0f} s: {reason}" for reason, seconds in reasons.items())
+        reason = "; ".join(reasons)
+        evidence = {"reason": reason, "seconds": round(max(reasons.values()))}
+        yield replace(STOPPED.found(f"stopped {words}", evidence), causes=tuple(causes_of(reason)))
+
+
+def causes_of(reason: str) -> Iterator[str]:
+    """The problems that other checks report for it."""
+    if "memory error" in reason:
+        yield "memory-errors-under-load"
+    for code in re.findall(r"\bXid (\d+)", reason):
+        known = knowledge.xid(int(code))
+        if known and known.problem:
+            yield known.problem
 
 
 def figures(facts: Facts) -> Iterator[Figure]:

@@ -173,9 +173,14 @@ class Measured(Guarded):
         """What a run that was stopped early left out."""
         return tuple(id for id, reply in self._measured.items() if reply.status == "cut")
 
-    def stopped_by(self, workload: str) -> tuple[str, ...]:
-        """Why a long load was stopped before its time, to protect the machine: for each GPU whose work ended so."""
-        return tuple(dict.fromkeys(reply.detail for reply in self._of(workload).values() if reply.status == "guarded"))
+    def stopped_by(self, workloads: Iterable[str]) -> dict[str, float]:
+        """Why long loads were stopped before their time, to protect the machine -> after how many seconds."""
+        found: dict[str, float] = {}
+        guarded = (reply for name in workloads for reply in self._of(name).values() if reply.status == "guarded")
+        for reply in guarded:
+            reason = reply.detail.removesuffix(" before this began")
+            found[reason] = max(found.get(reason, 0.0), reply.seconds)
+        return found
 
     @cached_property
     def imports(self) -> dict[str, Reply]:
