@@ -80,6 +80,7 @@ def four(odd: VirtualGpu) -> list[VirtualGpu]:
             [replace(HEALTHY, rise=rise) for rise in (28, 34, 40, 46, 46, 58)],
             {"burn-hotter"},
         ),
+        ("every second one is in the warm rear row", [replace(HEALTHY, rise=rise) for rise in (30, 44, 31, 46, 30, 45)], {}),
         ("its memory is 13 °C hotter", four(replace(HEALTHY, memory_rise=21)), {"burn-hotter"}),
         ("its memory is 9 °C hotter", four(replace(HEALTHY, memory_rise=17)), {}),
     ],

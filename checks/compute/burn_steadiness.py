@@ -8,8 +8,8 @@ How it is judged
 Compares the speed of the same product in the first and the last third of gpudoctor burn: more than 5 % less is a warning, with
 what held the clocks down. Among GPUs of one model, one that is more than 5 % slower (10 % of two) or more than 10 °C hotter
 (15 °C of two) than the median of the others warns; among three or more it must also be an outlier by the modified z-score. So
-does one whose memory is that much hotter. In a row of four or more, one that is 10 °C hotter than the GPUs in both next slots
-warns, too: in the warm air of the others, the last ones are hotter than the first without a fault.
+does one whose memory is that much hotter. In a row of four or more, the only one that is 10 °C hotter than the GPUs in both
+next slots warns, too: in the warm air of the others, the last ones are hotter than the first without a fault.
 
 Known exceptions
 A GPU at its power limit loses 2 to 3 % while it warms up, since leakage takes a larger part of the power. Without enough
@@ -107,8 +107,9 @@ def judge_heat(facts: Facts, group: list[Burned]) -> Iterator[Finding]:
         for index, value, usual in burning.odd(degrees, 1, least=least):
             found.setdefault(index, f"{part}{value:.0f} °C, the others {usual:.0f} °C")
     if len(own) >= LEAST_ROW:
-        for index, value, usual in burning.hotter_than_neighbours(own, in_slots(facts, own), least):
-            found.setdefault(index, f"{value:.0f} °C, the GPUs in the next slots at most {usual:.0f} °C")
+        hot = burning.hotter_than_neighbours(own, in_slots(facts, own), least)
+        if hot:
+            found.setdefault(hot.gpu, f"{hot.value:.0f} °C, the GPUs in the next slots at most {hot.usual:.0f} °C")
     for index, words in found.items():
         yield HOT.found(f"GPU {index}: {words}", {"address": index, "celsius": own.get(index)}, index)
 

@@ -165,14 +165,19 @@ def odd(values: Mapping[int, float], sign: int, share: float = 0.0, least: float
             yield Odd(index, value, usual)
 
 
-def hotter_than_neighbours(degrees: Mapping[int, float], order: Sequence[int], least: float) -> Iterator[Odd]:
-    """The GPUs that are hotter than the GPUs in both next slots. usual: the hotter one of these."""
+def hotter_than_neighbours(degrees: Mapping[int, float], order: Sequence[int], least: float) -> Odd | None:
+    """The only GPU that is hotter than the GPUs in both next slots; usual: the hotter one of these.
+
+    Several such are no fault: boards alternate between the cool front row and the warm rear row.
+    """
     row = [index for index in order if index in degrees]
+    found = []
     for place, index in enumerate(row):
         first = min(max(place - 1, 0), max(len(row) - 3, 0))
         next_ones = [degrees[other] for other in row[first : first + 3] if other != index]
         if len(next_ones) == 2 and degrees[index] - max(next_ones) > least:
-            yield Odd(index, degrees[index], max(next_ones))
+            found.append(Odd(index, degrees[index], max(next_ones)))
+    return found[0] if len(found) == 1 else None
 
 
 def _z(value: float, values: Sequence[float]) -> float:
