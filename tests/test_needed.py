@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 import machine
@@ -17,6 +18,7 @@ from gpudoctor.worker.probes.table import PROBES
 NAMES = tuple(probe.name for probe in PROBES)
 
 
+@functools.cache  # machines are asked the same
 def owners(question: str) -> list[str]:
     return [probe for probe in NAMES if needed.may_answer(probe, question)]
 

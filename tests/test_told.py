@@ -87,7 +87,7 @@ def row(id: str, pattern: str, of: Problem, sure: Any, *causes: Problem, words: 
 
 def findings(monkeypatch: Any, text: str, *rows: Message) -> list[Finding]:
     monkeypatch.setattr(candidates, "messages", lambda: rows)
-    monkeypatch.setattr(candidates, "_rows", candidates._rows.__wrapped__)  # as it is without its cache
+    monkeypatch.setattr(candidates, "_table", candidates._table.__wrapped__)  # as it is without its cache
     lines = tuple(enumerate(text.splitlines(), 1))
     known = {each.id: each for each in (HANG, CABLE, FIREWALL, FUSE)}
     return list(judged.findings([Text("train.log", (), len(lines), 0, lines)], known))

@@ -18,6 +18,7 @@ https://github.com/pytorch/pytorch/blob/main/RELEASE.md
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -152,6 +153,7 @@ def wheel_of(facts: Facts, name: str) -> Wheel | None:
     return Wheel(name, library, int(suffix[1]) if suffix else _major_without_suffix(facts))
 
 
+@functools.lru_cache(1024)
 def _library(name: str) -> str:
     """cublas for nvidia-cublas-cu12 and for nvidia-cublas."""
     return re.sub(r"-cu\d+$", "", canonicalize_name(name).removeprefix("nvidia-"))

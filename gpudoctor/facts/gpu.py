@@ -189,16 +189,16 @@ class Gpu(Guarded):
 
     def _get(self, path: str) -> Any:
         """The value at a path; stops at the first part that has no answer."""
-        what = f"GPU {self.index}: {path}"
-        if "handle_error" in self._answers:
-            error = self._answers["handle_error"]
-            checked({"error": error} if isinstance(error, int) else error, f"GPU {self.index}")
         answer: Any = self._answers
+        if "handle_error" in answer:
+            error = answer["handle_error"]
+            checked({"error": error} if isinstance(error, int) else error, f"GPU {self.index}")
         for name in path.split("."):
             if isinstance(answer, dict) and name not in answer:
-                raise Unavailable(f"{what} is unknown")
+                raise Unavailable(f"GPU {self.index}: {path} is unknown")
             answer = answer[int(name)] if isinstance(answer, list) else answer[name]
-            checked(answer, what)
+            if not answered(answer):
+                checked(answer, f"GPU {self.index}: {path}")
         return answer
 
     def temperature_limit_c(self, kind: str) -> int:

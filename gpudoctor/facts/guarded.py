@@ -13,16 +13,18 @@ P = ParamSpec("P")
 R = TypeVar("R")
 # Raised by code that reads an answer of the wrong type, without a key, or with a number out of range.
 WRONG = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
-_MISSING = "no answer: "  # begins the name under which an object remembers why it has no such fact
+_MISSING = "no answer: "  # begins the name under which an object remembers that it has no such fact
 
 
 def comparable(found: Iterable[R]) -> Iterator[R]:
     """What is found before a version that has no order: texts, and packages from before the standard, contain such ones."""
-    from packaging.version import InvalidVersion
-
     try:
         yield from found
-    except InvalidVersion as odd:
+    except ValueError as odd:
+        from packaging.version import InvalidVersion
+
+        if not isinstance(odd, InvalidVersion):
+            raise
         raise Unavailable(f"a version cannot be compared ({odd})") from None
 
 
@@ -53,6 +55,7 @@ class _Once:
 
     def __init__(self, name: str, read: Callable[[Any], Any]) -> None:
         self._name = name
+        self._missing = _MISSING + name
         self._read = read
         self.__doc__ = read.__doc__
 
@@ -60,13 +63,13 @@ class _Once:
         if instance is None:
             return self
         known = instance.__dict__
-        if _MISSING + self._name in known:
-            kind, reason, why = known[_MISSING + self._name]
+        if self._missing in known:
+            kind, reason, why = known[self._missing]
             raise kind(reason, why)
         try:
             known[self._name] = value = self._read(instance)
         except Skip as skip:
-            known[_MISSING + self._name] = type(skip), skip.reason, skip.kind
+            known[self._missing] = type(skip), skip.reason, skip.kind
             raise
         except WRONG as failure:
             raise unreadable(self._read, failure) from failure

@@ -54,7 +54,8 @@ def _library(facts: Facts, name: str) -> str | None:
     torch_cuda = known(lambda: facts.python.torch_cuda)
     major = (torch_cuda or "").partition(".")[0]
     packages = facts.python.packages
-    names = sorted(each for each in packages if re.fullmatch(rf"nvidia-{name}(-cu\d+)?", each))
+    begins = f"nvidia-{name}"
+    names = sorted(each for each in packages if each.startswith(begins) and re.fullmatch(r"(-cu\d+)?", each[len(begins) :]))
     ours = [each for each in names if each.endswith(f"-cu{major}")] or names
     if ours:
         return _short(packages[ours[-1]][0].version)

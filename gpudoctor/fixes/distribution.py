@@ -206,6 +206,7 @@ def source(packages: Mapping[str, str], distribution: str) -> str:
     """distribution, nvidia, ppa, rpmfusion or elrepo, from the names and versions of the driver's packages."""
     if distribution == "arch" or distribution.startswith(("opensuse", "sle")):
         return "distribution" if any(re.match(r"nvidia-(?!container)", name) for name in packages) else ""
+    packages = {package: version for package, version in packages.items() if "nvidia" in package or "cuda" in package}
     for name, named_so, versioned_so in SOURCES:
         found = (version for package, version in packages.items() if re.search(named_so, package))
         if any(re.search(versioned_so, version) for version in found):

@@ -76,9 +76,11 @@ def not_meant(found: Iterable[Finding], facts: Facts, area: str) -> Iterator[Fin
     if not facts.texts.alone:
         yield from found
         return
-    from gpudoctor.judging.texts.meant import is_meant  # with all rules: only a text needs them
+    for finding in found:
+        from gpudoctor.judging.texts.meant import is_meant  # with all rules: only a text needs them
 
-    yield from (finding for finding in found if not is_meant(finding, facts, area))
+        if not is_meant(finding, facts, area):
+            yield finding
 
 
 def fitted(finding: Finding, facts: Facts) -> Finding:

@@ -51,7 +51,7 @@ def findings(texts: Iterable[Text], problems: Mapping[str, Problem]) -> Iterator
     causes = {cause for id in wrappers for match in named[id] for cause in match.message.causes}
     told = [id for id, found in named.items() if id not in wrappers and not _is_clue(found)]
     failures = [id for id in told if problems[id].status is Status.FAIL or id in causes or _fails(named[id])]
-    xids = [id for id in problems if id.startswith(("xid-", "sxid-"))]
+    xids = [id for id in problems if id.startswith(("xid-", "sxid-"))] if wrappers else []
     for id, found in named.items():
         finding = _finding(problems[id], found)
         wrapped = [other for other in (*failures, *xids) if id in wrappers and other not in finding.causes]

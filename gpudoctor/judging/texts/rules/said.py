@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import wraps
 
 from gpudoctor.facts import Facts
 from gpudoctor.facts.known import known
@@ -20,6 +21,20 @@ _LXC = re.compile(
 )
 
 
+def _once(is_so: Callable[[Facts], bool]) -> Callable[[Facts], bool]:
+    """Many rules ask the same of a text."""
+
+    def made(facts: Facts) -> tuple[bool]:
+        return (is_so(facts),)
+
+    @wraps(is_so)
+    def known(facts: Facts) -> bool:
+        return facts.once(made)[0]
+
+    return known
+
+
+@_once
 def is_lxc(facts: Facts) -> bool:
     """Whether the text shows a container of LXC, Proxmox, LXD or Incus."""
     return any(_LXC.search(text) for text in passages(facts))
@@ -54,12 +69,14 @@ _FOR_CPUS = re.compile(
 )
 
 
+@_once
 def has_only_others(facts: Facts) -> bool:
     """lspci lists display controllers, or a tool of AMD a GPU, and the text names no NVIDIA GPU."""
     text = "\n".join(passages(facts))
     return bool(_OTHER_GPU.search(text) or _OF_AMD.search(text)) and not _NVIDIA.search(text)
 
 
+@_once
 def names_gpu(facts: Facts) -> bool:
     """Whether a text, of which no machine's answers are known, names a GPU of NVIDIA."""
     return facts.texts.alone and any(_NVIDIA.search(text) for text in passages(facts))
@@ -74,6 +91,7 @@ _MODEL = re.compile(
 )
 
 
+@_once
 def has_gpu(facts: Facts) -> bool:
     """An output of the text lists a GPU, or its words name a model or nvidia-smi, and none is from another vendor."""
     if known(lambda: facts.nvml.count, 0) or known(lambda: facts.pci.gpus, ()):
@@ -133,6 +151,7 @@ _NO_NVIDIA_THERE = re.compile(
 )
 
 
+@_once
 def is_left_without(facts: Facts) -> bool:
     """The author says that a program or a machine has no GPU, and that this is as wanted."""
     return any(not _is_denied(match) for text in passages(facts) for match in _LEFT_WITHOUT.finditer(text))
@@ -144,12 +163,14 @@ def _is_denied(match: re.Match[str]) -> bool:
     return bool(_DENIED.search(re.split(r"[.\n]", before)[-1] + match[0]))
 
 
+@_once
 def is_without_nvidia(facts: Facts) -> bool:
     """The machine of the text can have no GPU of NVIDIA, and the text names none."""
     text = "\n".join(passages(facts))
     return bool(_NO_NVIDIA_THERE.search(text)) and not _NVIDIA.search(text)
 
 
+@_once
 def is_for_cpus(facts: Facts) -> bool:
     """The text shows only other display controllers, and says that this is on purpose, or uses one of another vendor.
 
@@ -171,12 +192,17 @@ _COMPLAINS = re.compile(
 )
 
 
+@_once
 def complains(facts: Facts) -> bool:
     """Whether the words of the text say that something does not work."""
     return any(_COMPLAINS.search(text) for text in passages(facts))
 
 
-def passages(facts: Facts) -> Iterator[str]:
+def passages(facts: Facts) -> tuple[str, ...]:
+    return facts.once(_passages)
+
+
+def _passages(facts: Facts) -> Iterator[str]:
     yield from (passage.text for text in facts.texts.all for passage in text.passages)
 
 
