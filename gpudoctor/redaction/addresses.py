@@ -10,6 +10,7 @@ import re
 from collections.abc import Container
 
 from gpudoctor.redaction.tokens import Tokens
+from gpudoctor.redaction.unmatched import Rule, remembering
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -126,33 +127,36 @@ _AFTER = 24
 _BEFORE = 40  # characters to search for words that announce an address or a version
 
 
-class Addresses:
+class Addresses(Rule):
     """Replaces addresses in texts. versions: dotted numbers that are known to be versions."""
 
     def __init__(self, tokens: Tokens, versions: Container[str] = ()) -> None:
         self._tokens = tokens
         self._versions = versions
 
+    @remembering
     def replaced(self, text: str) -> str:
         text = self._hardware(text)
         if "::" in text or text.count(":") >= 7:
-            text = _V6.sub(self._v6, text)
+            text = self._sub(_V6, self._v6, text)
         if text.count(".") >= 3:
-            text = _V4.sub(self._v4, text)
+            text = self._sub(_V4, self._v4, text)
         return text
 
     def _hardware(self, text: str) -> str:
         if ":" in text or "-" in text:
-            text = _BYTES.sub(self._bytes, text)
-            text = _GUID.sub(self._plain_guid, text)
+            text = self._sub(_BYTES, self._bytes, text)
+            text = self._sub(_GUID, self._plain_guid, text)
         if "." in text or "ac" in text or "AC" in text or "HW" in text:
-            text = _DOTTED_MAC.sub(lambda found: self._tokens.instead("mac", found[0], found[0].replace(".", "")), text)
-            text = _SAID_MAC.sub(lambda found: found[1] + self._tokens.instead("mac", found[2], found[2].lower()), text)
+            text = self._sub(_DOTTED_MAC, lambda found: self._tokens.instead("mac", found[0], found[0].replace(".", "")), text)
+            text = self._sub(_SAID_MAC, lambda found: found[1] + self._tokens.instead("mac", found[2], found[2].lower()), text)
         if any(sign in text for sign in ("id", "ID", "Ca", "Switch", "H-", "S-", "R-")):
-            text = _SAID_GUID.sub(self._guid, text)
-            text = _LID.sub(lambda found: found[1] + self._tokens.instead("lid", found[2], str(int(found[2], 0))), text)
+            text = self._sub(_SAID_GUID, self._guid, text)
+            text = self._sub(_LID, lambda found: found[1] + self._tokens.instead("lid", found[2], str(int(found[2], 0))), text)
         return (
-            _MAC_IN_NAME.sub(lambda found: self._tokens.instead("mac", found[0], found[0][3:]), text) if "enx" in text else text
+            self._sub(_MAC_IN_NAME, lambda found: self._tokens.instead("mac", found[0], found[0][3:]), text)
+            if "enx" in text
+            else text
         )
 
     def _plain_guid(self, found: re.Match[str]) -> str:

@@ -8,37 +8,41 @@ from collections.abc import Iterable, Iterator
 from gpudoctor.redaction import issued, secret_forms, spoken
 from gpudoctor.redaction.literals import Literals
 from gpudoctor.redaction.tokens import Tokens
+from gpudoctor.redaction.unmatched import Rule, remembering
 
 _STARTS = Literals(issued.STARTS)
+_PARTS_OF_SIGNS = Literals(secret_forms.PARTS_OF_SIGNS)
 
 
-class Credentials:
+class Credentials(Rule):
     """Removes secrets from texts."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
 
+    @remembering
     def dropped(self, text: str) -> str:
         text = self.without_keys(text)
         if "://" in text or ":thin:" in text:
-            text = secret_forms.IN_URL.sub(self._whole, text)
+            text = self._sub(secret_forms.IN_URL, self._whole, text)
         if _STARTS.places(text) or issued.LONG.search(text):
-            text = issued.FORMS.sub(self._whole, text)
+            text = self._sub(issued.FORMS, self._whole, text)
         text = self._without_spoken(text)
-        if secret_forms.SIGNS.search(text):
+        if _may_have_signs(text) and secret_forms.SIGNS.search(text):
             for pattern in secret_forms.BESIDE:
-                text = pattern.sub(self._value, text)
+                text = self._sub(pattern, self._value, text)
         return text
 
     def without_keys(self, text: str) -> str:
         """The text without private keys and certificates."""
         if "PRIVATE KEY" in text or "BEGIN CERTIFICATE" in text:
-            return secret_forms.BLOCK.sub(self._whole, text)
+            return self._sub(secret_forms.BLOCK, self._whole, text)
         return text
 
     def _without_spoken(self, text: str) -> str:
         unread = len(text)
         for start, end in sorted(spoken.found(text), reverse=True):
+            self.matched += 1
             if end <= unread and not text.startswith("<redacted:", start):
                 text, unread = text[:start] + self._tokens("secret", text[start:end]) + text[end:], start
         return text
@@ -88,3 +92,7 @@ class Credentials:
             below = column if secret_forms.OPENED.match(text) else below
             is_named = secret_forms.NAMED.match(text) is not None
             yield line
+
+
+def _may_have_signs(text: str) -> bool:
+    return not text.isascii() or _PARTS_OF_SIGNS.any_in(text.lower())

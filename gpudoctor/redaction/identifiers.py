@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.redaction.tokens import Tokens, is_token
+from gpudoctor.redaction.unmatched import Rule, remembering
 
 _HEX = r"[0-9a-fA-F]"
 _UUID = rf"{_HEX}{{8}}-(?:{_HEX}{{4}}-){{3}}{_HEX}{{12}}"
@@ -75,7 +76,7 @@ _SIGNATURE = re.compile(r"(?m)^(signature:\s+)([0-9A-F:][0-9A-F:\s]*)$")
 _KNOWN = frozenset({"8be4df61-93ca-11d2-aa0d-00e098032b8c", "d719b2cb-3d3a-4596-a3bc-dad00e67656f"})
 
 
-class Identifiers:
+class Identifiers(Rule):
     """Replaces ids in texts."""
 
     def __init__(self, tokens: Tokens) -> None:
@@ -87,32 +88,35 @@ class Identifiers:
         for found in _GPU.finditer(text):
             self._of_gpu(found[2])
 
+    @remembering
     def replaced(self, text: str) -> str:
         if "GPU-" in text or "MIG-" in text:
-            text = _GPU.sub(lambda found: f"{found[1]}-{self._of_gpu(found[2])}", text)
-            text = _PART_OF_GPU.sub(self._part, text)
+            text = self._sub(_GPU, lambda found: f"{found[1]}-{self._of_gpu(found[2])}", text)
+            text = self._sub(_PART_OF_GPU, self._part, text)
         if text.count("-") >= 4 or "pod" in text:
-            text = _PLAIN.sub(lambda found: self._plain(found[1]), text)
-            text = _OF_POD.sub(lambda found: self._tokens.instead("uuid", found[0], found[0].replace("_", "-").lower()), text)
+            text = self._sub(_PLAIN, lambda found: self._plain(found[1]), text)
+            text = self._sub(
+                _OF_POD, lambda found: self._tokens.instead("uuid", found[0], found[0].replace("_", "-").lower()), text
+            )
         if len(text) >= 12:
             text = self._numbers(text)
         return text
 
     def _numbers(self, text: str) -> str:
-        text = _CONTAINER.sub(lambda found: self.of_container(found[0]), text)
-        text = _MACHINE.sub(lambda found: self._tokens("serial", found[0]), text)
+        text = self._sub(_CONTAINER, lambda found: self.of_container(found[0]), text)
+        text = self._sub(_MACHINE, lambda found: self._tokens("serial", found[0]), text)
         if "NVIDIA" in text or "GPU" in text:
-            text = _PDI.sub(self._serial, _IN_ROW.sub(self._serial, text))
+            text = self._sub(_PDI, self._serial, self._sub(_IN_ROW, self._serial, text))
         if "ontainer" in text:
-            text = _SHORT_CONTAINER.sub(lambda found: found[1] + self.of_container(found[2]), text)
+            text = self._sub(_SHORT_CONTAINER, lambda found: found[1] + self.of_container(found[2]), text)
         if any(sign in text for sign in _SIGNS_OF_NAMED):
-            text = _NAMED.sub(lambda found: self._tokens("serial", found[1]), text)
+            text = self._sub(_NAMED, lambda found: self._tokens("serial", found[1]), text)
         if "s" in text or "S" in text or "ag:" in text:
-            text = _BARE_SERIAL.sub(self._serial, _SERIAL.sub(self._serial, text))
-            text = _OF_DISK.sub(self._serial, text)
-            text = _KEY.sub(lambda found: found[1] + self._tokens("serial", found[2]), text)
-            text = _SIGNATURE.sub(
-                lambda found: found[1] + self._tokens.instead("serial", found[2], "".join(found[2].split())), text
+            text = self._sub(_BARE_SERIAL, self._serial, self._sub(_SERIAL, self._serial, text))
+            text = self._sub(_OF_DISK, self._serial, text)
+            text = self._sub(_KEY, lambda found: found[1] + self._tokens("serial", found[2]), text)
+            text = self._sub(
+                _SIGNATURE, lambda found: found[1] + self._tokens.instead("serial", found[2], "".join(found[2].split())), text
             )
         return text
 

@@ -12,6 +12,10 @@ class Literals:
         self._literals = tuple(literals)
         self._machine = ahocorasick_rs.AhoCorasick(self._literals)
 
+    def any_in(self, text: str) -> bool:
+        """Whether one of them is in a text without half characters."""
+        return bool(self._machine.find_matches_as_indexes(text))
+
     def places(self, text: str) -> list[int]:
         """The numbers of the literals that are in the text, in order."""
         try:

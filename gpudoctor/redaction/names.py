@@ -10,6 +10,7 @@ from gpudoctor.redaction.beside import ARGUMENTS, BESIDE, beside
 from gpudoctor.redaction.common import SYSTEM_GROUPS
 from gpudoctor.redaction.places import Places
 from gpudoctor.redaction.tokens import Tokens, is_token
+from gpudoctor.redaction.unmatched import Rule, remembering
 
 _NO_NAMES_TEXT = """
     localhost localhost.localdomain none null nil true false yes no unknown info warn warning error err debug trace fatal
@@ -36,7 +37,7 @@ _PUBLIC_PODS = re.compile(
 )
 
 
-class Names:
+class Names(Rule):
     """Replaces names in such a position."""
 
     def __init__(self, tokens: Tokens, places: Places) -> None:
@@ -44,13 +45,18 @@ class Names:
         self._places = places
         self._putters = {word: self._putter(word) for word, _, _ in BESIDE}
 
+    @remembering
     def replaced(self, text: str) -> str:
         for word, pattern in beside(text.lower()):
-            if not self._tokens.keeps(word):
-                text = pattern.sub(self._putters[word], text)
+            if self._tokens.keeps(word):
+                self.matched += 1
+            else:
+                text = self._sub(pattern, self._putters[word], text)
         if (not self._tokens.keeps("arguments") and (":" in text or "MiB |" in text)) or "<process_name>" in text:
             for pattern in ARGUMENTS:
-                text = pattern.sub(self._without_arguments, text)
+                text = self._sub(pattern, self._without_arguments, text)
+        elif self._tokens.keeps("arguments"):
+            self.matched += 1
         return text
 
     def _without_arguments(self, found: re.Match[str]) -> str:

@@ -6,6 +6,7 @@ import re
 
 from gpudoctor.redaction.paths import SOURCE, Paths, says_nothing
 from gpudoctor.redaction.tokens import Tokens, is_token
+from gpudoctor.redaction.unmatched import Rule, remembering
 from gpudoctor.redaction.vocabulary import DOMAINS, IMAGES, NAMESPACES
 
 _END = r"\s\"'`<>|;,(){}\\"
@@ -104,15 +105,16 @@ _COUNTRY = re.compile(r"(?:co|ac|com|edu|gov|go|or|ne|org|net)\.[a-z]{2}$")
 _INTERNAL = re.compile(r"(?:local|lan|internal|corp|intranet|home|localdomain|private|cluster|hpc|lab)$")
 
 
-class Places:
+class Places(Rule):
     """Replaces locations in texts."""
 
     def __init__(self, tokens: Tokens, paths: Paths) -> None:
         self._tokens = tokens
         self._paths = paths
 
+    @remembering
     def replaced(self, text: str) -> str:
-        return _PLACE.sub(self._place, text) if _TELLING.search(text) else text
+        return self._sub(_PLACE, self._place, text) if _TELLING.search(text) else text
 
     def _place(self, found: re.Match[str]) -> str:
         if found["url"]:

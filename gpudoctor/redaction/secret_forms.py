@@ -205,6 +205,13 @@ SIGNS = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+PARTS_OF_SIGNS = (
+    *("pass", "secret", "token", "key", "auth", "credential", "bearer", "basic ", "login", "_pat=", "sig=", "code=", "cookie"),
+    *("pw", "psk", "mysql", "curl", "redis", "ipmi", "sudo -s", "%3d", "/t/", "webhook", "hooks.", "spaces/", "@", "%40"),
+    *("contrase", "mot de p", "senha", "wachtw", "mc ", "net use", "lftp", "redfish", "signature", "ldap", "snmp", "racadm"),
+    *(":5432:", ":5433:", ":6432:", " -u"),
+)
+"""A text of ASCII with one of the SIGNS has one of these in lower case: searching for all of them at once is ten times faster."""
 HARMLESS = re.compile(
     r"""
     ["']?(?:
