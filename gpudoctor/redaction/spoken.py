@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from gpudoctor.redaction.literals import Literals
+
 _FACTOR = r"""(?:
     (?:
         one[- ]?time | verification | confirmation | 2fa | mfa | sms | (?:two|second|multi)[- ]factor | authenticator | duo | otp
@@ -118,6 +120,15 @@ _SIGNS = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+_PARTS_OF_SIGNS = Literals(
+    (
+        *("otp", "2fa", "mfa", "duo", "sms", "time code", "time pass", "ion code", "ing code", "sign in code", "sign-in code"),
+        *("signin code", "factor", "authenticator", "passcode", "token-code", " code", "recovery", "backup", "scratch", "rescue"),
+        *("phrase", "mnemonic", "seed words", "pw", "pass", "send ", "-creds", "ctr ", "http", "xh ", " -p", "rclone", "secret"),
+        *(f"{before}-{after}" for before in range(10) for after in range(10)),
+    )
+)
+"""A text of ASCII with one of the signs has one of these in lower case."""
 _SIGNS_BARE = re.compile(r"key|secret|bearer|auth|token", re.IGNORECASE)
 _LONG = re.compile(r"[A-Za-z0-9+/]{24}")
 
@@ -147,7 +158,7 @@ _BELOW = (
 
 def found(text: str) -> Iterator[tuple[int, int]]:
     """Start and end of each secret in a text; they can overlap."""
-    if _SIGNS.search(text):
+    if (not text.isascii() or _PARTS_OF_SIGNS.any_in(text.lower())) and _SIGNS.search(text):
         for pattern in _SPOKEN:
             yield from (one.span(2) for one in pattern.finditer(text))
     if _SIGNS_BARE.search(text) and _LONG.search(text) and not _NO_SECRET.search(text):
