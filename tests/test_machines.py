@@ -26,6 +26,7 @@ from gpudoctor.model import Confidence, Diagnosis, Report, Skip, Snapshot, Statu
 
 TEXTS = Path(__file__).parent / "texts"
 OF_TEXTS = {"text-facts"}  # never judges a machine
+LETTERS = 6  # with which the name of a machine and of its check begin alike
 
 
 def verdict(report: Report) -> dict[str, Any]:
@@ -115,16 +116,21 @@ def test_every_problem_fires_somewhere() -> None:
 @machine.every
 @pytest.mark.slow
 def test_every_check_passes_somewhere() -> None:
-    """Of each machine, the healthy ones first, only those are judged that have not passed yet, and what they need."""
+    """Of each machine, the healthy ones first, only those are judged that have not passed yet, and what they need.
+
+    After these come machines that are called as one of the checks that are left.
+    """
     left = set(catalog.checks()) - OF_TEXTS
-    for case in sorted(machine.cases(), key=lambda case: len(machine.describe(case)["problems"])):
-        if not left:
-            return
+    cases = sorted(machine.cases(), key=lambda case: len(machine.describe(case)["problems"]))
+    while left and cases:
+        is_healthy = not machine.describe(cases[0])["problems"]
+        alike = (place for place, case in enumerate(cases) if case.startswith(tuple(id[:LETTERS] for id in left)))
+        case = cases.pop(0 if is_healthy else next(alike, 0))
         taken = machine.load(case)
         asked = left & set(doctor.select(catalog.checks(), level(taken)))
         report = doctor.judge(taken, doctor.select(catalog.checks(), level(taken), only=asked))
         left -= {row.id for row in report.checks if row.status is Status.PASS}
-    raise AssertionError(left)
+    assert left == set()
 
 
 @pytest.mark.slow

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
-from each import each
+from each import each, in_parts
 
 from gpudoctor import catalog, doctor, evidence
 from gpudoctor.model import Status
@@ -23,7 +22,7 @@ def problems(text: str) -> list[str]:
     return [entry.problem for entry in report.diagnosis]
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair["name"])
+@in_parts("pair", PAIRS, ids=lambda pair: pair["name"])
 def test_the_fault_is_found_and_nothing_without_it(pair: dict[str, Any]) -> None:
     assert problems(pair["text"])[:1] == [pair["problem"]]
     text = pair["text"]
