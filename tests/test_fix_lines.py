@@ -35,16 +35,22 @@ ACCEPTED = (2046, 2155, 2164, 1090, 2044, 2010, 1007)
 
 
 @cache
+def fixes() -> dict[Fix, str]:
+    """Each fix once -> the name of one that has it."""
+    return {fix: name for name, fix in every()}
+
+
+@cache
 def lines() -> dict[str, str]:
     """Line of bash, as shown -> the fix that has it: of the catalog, of every engine, and of every recipe on every platform."""
     found: dict[str, str] = {}
-    for name, fix in every():
+    for fix, name in fixes().items():
         for engine in fix.engines or ENGINES[:1]:
             [spoken] = engines.of((fix,), engine)
             found.update(_of(name, spoken))
     for host in (NOBLE, replace(NOBLE, version="22.04"), BOOKWORM, ROCKY, SLES, ARCH, NIXOS):
         where = FixContext((host.family, "host", "physical", "bmc", "vm", "conda"), host, values={"python": "python"})
-        for name, fix in every():
+        for fix, name in fixes().items():
             for fitted in fitting((fix,), where, {}):
                 found.update(_of(f"{name} on {host.distribution} {host.version}", fitted))
     for host, recipe, _ in COMMANDS:
@@ -130,7 +136,7 @@ def test_what_a_release_lacks_is_not_offered(distribution: str, version: str) ->
     family = next(family for family, names in FAMILIES.items() if distribution in names)
     host = Distribution(distribution, version, family, kernel="6.12.0-55.el10.x86_64" if family == "rhel" else "6.12.0-default")
     offered = 0
-    for _, fix in every():
+    for fix in fixes():
         for fitted in fitting((fix,), FixContext((family, "host"), host), {}):
             for manager, name in available.installed_by_others(fitted.command):
                 offered += 1

@@ -52,7 +52,9 @@ def spoken(fixes: Iterable[Fix], machine: Distribution, kernel: str) -> Iterator
 
 
 def _of(command: str, machine: Distribution, kernel: str) -> str:
-    command = command.replace(NEWEST, newest(machine, kernel)).replace(OF_RUNNING, headers(kernel))
+    if NEWEST in command:
+        command = command.replace(NEWEST, newest(machine, kernel))
+    command = command.replace(OF_RUNNING, headers(kernel))
     if "uek" in kernel:
         command = re.sub(r"\bkernel-devel\b", "kernel-uek-devel", command)
     arch = re.search(r"-(lts|zen|hardened|rt)$", kernel)
