@@ -40,9 +40,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def browser(files: dict[str, Path]) -> Iterator[Any]:
+    """Its first context has a page that stays: so the next ones need no new process, whose start takes longer than most tests."""
     with playwright.sync_playwright() as engine:
         started = engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        started.new_context().new_page().goto(files["healthy"].as_uri())
         yield started
         started.close()
 
@@ -51,9 +53,10 @@ class Opened:
     """A page with all that it said and asked for."""
 
     def __init__(self, browser: Any, file: Path, width: int = DESKTOP, **context: Any) -> None:
-        self.context = browser.new_context(viewport={"width": width, "height": 800}, **context)
+        self.context = browser.new_context(**context) if context else browser.contexts[0]
         self.context.set_default_timeout(1000 * HOPELESS_SECONDS)
         self.page = self.context.new_page()
+        self.page.set_viewport_size({"width": width, "height": 800})
         self.said: list[str] = []
         self.asked: list[str] = []
         self.page.on("console", lambda message: self.said.append(message.text))
@@ -65,7 +68,9 @@ class Opened:
         return self.page
 
     def __exit__(self, *failure: object) -> None:
-        self.context.close()
+        self.page.close()
+        if self.context is not self.context.browser.contexts[0]:
+            self.context.close()
 
 
 @pytest.mark.parametrize("name", [*PAGES, "hostile"])
