@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from each import each
+from each import in_parts
 from limited import limited
 
 from gpudoctor import explaining
@@ -32,7 +32,7 @@ def came_of(file: Path) -> list[dict[str, Any]]:
     return commands
 
 
-@each("name", sorted(path.name for path in FOLDER.iterdir()))
+@in_parts("name", sorted(path.name for path in FOLDER.iterdir()), size=4)
 def test_every_command_reports_or_refuses_it(name: str) -> None:
     commands = came_of(FOLDER / name)
     assert commands
