@@ -86,6 +86,35 @@ def test_what_changes_a_shell_is_typed_there() -> None:
     try_each(is_typed_there, every())
 
 
+_BUILDS = re.compile(r"update-initramfs|dracut --force|mkinitcpio|update-grub|grub2?-mkconfig")
+_STOPS = re.compile(r"systemctl (?:stop|isolate multi-user\.target)([\w. -]*)")
+_REMOVES = re.compile(
+    r"nvidia-uninstall|apt(?:-get)? (?:remove|purge) |dnf remove |zypper (?:remove|dup) |--allowerasing|snap disable"
+)
+_EDITS = re.compile(r"sed -i (?!.*/proc/)[^|;]*(?:/etc/(?:default|containerd|docker|modprobe\.d|apt|X11)/)")
+_LOSES = re.compile(
+    r"rm -rf /(?!var/lib/apt/lists)|rm -f? ?/etc/(?:apt|yum\.repos\.d)/|docker system prune|delete-emptydir-data|/swapfile(?![-\w])"
+)
+_SAYS = re.compile(r"remove|lose|delete", re.IGNORECASE)
+
+
+def test_a_cautious_administrator_would_run_it() -> None:
+    """No step loses what is there without saying so, and what is undone is undone wholly."""
+
+    def is_cautious(fix: Fix) -> None:
+        command = fix.command
+        assert not _BUILDS.search(command) or not fix.undo or _BUILDS.search(fix.undo), "the undo builds no initramfs or menu"
+        services = {name for found in _STOPS.findall(command) for name in found.split() if "start " not in command or fix.undo}
+        assert not fix.undo or all(name in fix.undo for name in services - {"docker.socket"}), (
+            "the undo starts less than was stopped"
+        )
+        assert not _REMOVES.search(command) or fix.risk != "safe" or "uninstall -y" in command, "a removal is not safe"
+        assert not _EDITS.search(command), "a file of the system is edited without a copy"
+        assert not _LOSES.search(command) or (fix.risk != "safe" and _SAYS.search(fix.title)), "it loses something"
+
+    try_each(is_cautious, every())
+
+
 def test_a_fix_without_a_command_is_for_a_person() -> None:
     def has_a_command(fix: Fix) -> None:
         assert fix.command

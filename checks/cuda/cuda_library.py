@@ -116,7 +116,12 @@ SHADOWED = Problem(
             verify="nvidia-smi",
             where="shell",
         ),
-        Fix("In the image: remove the compatibility libraries", "rm -rf <folder> && ldconfig", risk="destructive", kind="set"),
+        Fix(
+            "In the image: remove the compatibility libraries",
+            "find <folder> -maxdepth 1 \\( -name 'libcuda*' -o -name 'libnvidia*' \\) -delete && ldconfig",
+            risk="destructive",
+            kind="set",
+        ),
         Fix("Let the engine choose by release: keep the image's ENTRYPOINT, and remove /compat from its ENV"),
     ),
     references=("https://github.com/gpustack/gpustack/issues/4678", "https://github.com/ai-dynamo/nixl/issues/441"),

@@ -100,7 +100,8 @@ FILE = Problem(
     fixes=(
         Fix(
             "Remove the lines from the file",
-            'for name in <names>; do (cd && sudo sed -i "/^ *$name *=/d" <file>); done',
+            '(cd && names=$(echo <names> | tr " " "|") && sudo sed -i.bak -E "/^ *($names) *=/d" <file>)',
+            undo="( cd && sudo mv <file>.bak <file> )",
             verify="grep -s NCCL_ /etc/nccl.conf ~/.nccl.conf || echo 'no NCCL settings'",
             kind="set",
             needs=("root",),
@@ -114,7 +115,8 @@ NAME_ANOTHER = Fix(
 )
 WITHOUT_LINE = Fix(
     "Remove the line from the file, so that NCCL chooses",
-    '(cd && sudo sed -i "/^ *NCCL_SOCKET_IFNAME *=/d" <file>)',
+    '(cd && sudo sed -i.bak "/^ *NCCL_SOCKET_IFNAME *=/d" <file>)',
+    undo="( cd && sudo mv <file>.bak <file> )",
     verify="grep -s NCCL_ /etc/nccl.conf ~/.nccl.conf || echo 'no NCCL settings'",
     kind="set",
     needs=("root",),

@@ -60,9 +60,9 @@ SNAP = Problem(
     action=Action.INSTALL,
     fixes=(
         Fix(
-            "Replace the snap with Docker's own packages (deletes its images and volumes)",
-            f"sudo snap remove --purge docker && {ENGINE} && {TOOLKIT}",
-            risk="destructive",
+            "Disable the snap, which keeps its images and volumes, and install Docker's own packages",
+            f"sudo snap disable docker && {ENGINE} && {TOOLKIT}",
+            risk="disruptive",
             needs=("root", "network"),
             verify=RUN,
             kind="install",

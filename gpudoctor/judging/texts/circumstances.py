@@ -128,7 +128,9 @@ BAD_BOARD = (
 AWAKE = (
     Fix(
         "Test it: keep the PCIe links awake (add pcie_aspm=off to GRUB_CMDLINE_LINUX), then reboot",
-        "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&pcie_aspm=off /' /etc/default/grub && (sudo update-grub || "
+        "sudo sed -i.bak 's/^GRUB_CMDLINE_LINUX=\"/&pcie_aspm=off /' /etc/default/grub && (sudo update-grub || "
+        "sudo grub2-mkconfig -o /boot/grub2/grub.cfg)",
+        undo="sudo mv /etc/default/grub.bak /etc/default/grub && (sudo update-grub || "
         "sudo grub2-mkconfig -o /boot/grub2/grub.cfg)",
         verify="cat /proc/cmdline",
         on=("host",),

@@ -20,7 +20,9 @@ NO_MODES = Problem(
     fixes=(
         Fix(
             "Remove nomodeset from the kernel's parameters, then reboot",
-            "sudo sed -i 's/ *\\bnomodeset\\b//' /etc/default/grub && (sudo update-grub || "
+            "sudo sed -i.bak 's/ *\\bnomodeset\\b//' /etc/default/grub && (sudo update-grub || "
+            "sudo grub2-mkconfig -o /boot/grub2/grub.cfg)",
+            undo="sudo mv /etc/default/grub.bak /etc/default/grub && (sudo update-grub || "
             "sudo grub2-mkconfig -o /boot/grub2/grub.cfg)",
             verify="cat /proc/cmdline",
             on=("host",),

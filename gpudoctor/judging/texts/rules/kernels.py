@@ -69,7 +69,8 @@ NO_SUCH_ID = Problem(
         ),
         Fix(
             "Write them to the options of vfio-pci (or to vfio-pci.ids= of the kernel's command line), then reboot",
-            f"echo options vfio-pci ids=<vfio_ids> | sudo tee /etc/modprobe.d/vfio.conf && {NEW_INITRAMFS}",
+            f"echo options vfio-pci ids=<vfio_ids> | sudo tee /etc/modprobe.d/vfio_ids.conf && {NEW_INITRAMFS}",
+            undo=f"sudo rm /etc/modprobe.d/vfio_ids.conf && {NEW_INITRAMFS}",
             verify="lspci -nnk -d 10de:",
             on=("host",),
             kind="set",

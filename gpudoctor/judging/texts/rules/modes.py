@@ -81,6 +81,7 @@ ON_HOLD = Problem(
     action=Action.INSTALL,
     status=Status.WARN,
     fixes=(
+        Fix("If the hold is meant to keep one release for the cluster: leave it"),
         Fix(
             "Remove the hold of the driver's packages, then upgrade and reboot",
             "apt-mark showhold | grep -E 'nvidia|cuda' | xargs -r sudo apt-mark unhold && sudo apt full-upgrade",
@@ -90,7 +91,6 @@ ON_HOLD = Problem(
             reboot=True,
             needs=("root", "network"),
         ),
-        Fix("If the hold is meant to keep one release for the cluster: leave it"),
     ),
     references=("https://manpages.debian.org/stable/apt/apt-mark.8.en.html",),
 )

@@ -73,14 +73,14 @@ TWO_DRIVERS = Problem(
     fixes=(
         Fix(
             "Set SystemdCgroup = true for all runtimes, then restart containerd",
-            "sudo sed -i 's/SystemdCgroup = false/SystemdCgroup = true/' /etc/containerd/config.toml && "
+            "sudo sed -i.bak 's/SystemdCgroup = false/SystemdCgroup = true/' /etc/containerd/config.toml && "
             "sudo systemctl restart containerd",
             verify="grep -n SystemdCgroup /etc/containerd/config.toml",
-            undo="",
+            undo="sudo mv /etc/containerd/config.toml.bak /etc/containerd/config.toml && sudo systemctl restart containerd",
             risk="disruptive",
             where="host",
             kind="restart",
-            needs=("root",),
+            needs=("root", "drain"),
         ),
         look("Show the driver that the kubelet uses", "grep cgroupDriver /var/lib/kubelet/config.yaml", where="host"),
     ),
