@@ -93,8 +93,13 @@ _REMOVES = re.compile(
 )
 _EDITS = re.compile(r"sed -i (?!.*/proc/)[^|;]*(?:/etc/(?:default|containerd|docker|modprobe\.d|apt|X11)/)")
 _LOSES = re.compile(
-    r"rm -rf /(?!var/lib/apt/lists)|rm -f? ?/etc/(?:apt|yum\.repos\.d)/|docker system prune|delete-emptydir-data|/swapfile(?![-\w])"
+    r"""
+    rm[ ]-rf[ ]/(?!var/lib/apt/lists) | rm[ ](?:-f[ ])?/etc/(?:apt|yum\.repos\.d)/ | docker[ ]system[ ]prune
+    | delete-emptydir-data | /swapfile(?![-\w])
+    """,
+    re.VERBOSE,
 )
+_SHARED = re.compile(r"(?:mkdir -p|venv|CACHE_DIR=|_HOME=|-o)\s*\"?/(?:var/)?tmp/")
 _SAYS = re.compile(r"remove|lose|delete", re.IGNORECASE)
 
 
@@ -109,6 +114,7 @@ def test_a_cautious_administrator_would_run_it() -> None:
             "the undo starts less than was stopped"
         )
         assert not _REMOVES.search(command) or fix.risk != "safe" or "uninstall -y" in command, "a removal is not safe"
+        assert not _SHARED.search(command), "in a shared folder, another user can have made what has this name"
         assert not _EDITS.search(command), "a file of the system is edited without a copy"
         assert not _LOSES.search(command) or (fix.risk != "safe" and _SAYS.search(fix.title)), "it loses something"
 

@@ -157,6 +157,15 @@ def test_the_machine_of_a_snapshot() -> None:
     assert said["releases"][0]["command"].startswith("pip install torch==")
 
 
+def test_an_odd_answer_in_a_snapshot_is_no_gpu(tmp_path: Path) -> None:
+    said = json.loads((HERE / "machines/h100-measured/snapshot.json").read_text())
+    said["replies"]["nvml:gpu0"]["value"]["CudaComputeCapability"] = [[9], 0]
+    (tmp_path / "odd.json").write_text(json.dumps(said))
+    done = CliRunner().invoke(main, ["plan", "torch", "--replay", str(tmp_path / "odd.json")])
+    assert done.exit_code == 2
+    assert done.output.startswith("Error: no GPU is known here: name one with --gpu")
+
+
 @each(
     ["arguments", "expected"],
     [
@@ -179,6 +188,8 @@ def test_another_place(arguments: list[str], expected: tuple[str, str | None, st
         (["--gpu", "Voodoo 2", "--driver", "580.95.05", "--python", "3.12"], "not in the tables"),
         (["--gpu", "NVIDIA H100 80GB HBM3", "--driver", "new", "--python", "3.12"], "not a driver version"),
         (["--gpu", "NVIDIA H100 80GB HBM3", "--driver", "580.95.05", "--python", "3.12", "--glibc", "new"], "not a version"),
+        (["--gpu", "NVIDIA H100 80GB HBM3", "--driver", "580.95.05", "--python", f"3.{'9' * 5000}"], "3.999"),
+        (["--gpu", "NVIDIA H100 80GB HBM3", "--driver", f"580.{'9' * 5000}", "--python", "3.12"], "not a driver version"),
     ],
 )
 def test_wrong_places(arguments: list[str], words: str) -> None:

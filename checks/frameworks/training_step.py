@@ -42,8 +42,8 @@ DIVERGES = Problem(
         look("Test the GPU's memory", "gpudoctor check --level full --only memory-pattern --gpus <index>"),
         Fix(
             "Try another environment: if the model learns there, the installation is at fault",
-            "python3 -m venv /tmp/clean && /tmp/clean/bin/pip install torch\n"
-            "gpudoctor check --only training-step --python /tmp/clean",
+            'clean="$(mktemp -d)" && python3 -m venv "$clean" && "$clean"/bin/pip install torch\n'
+            'gpudoctor check --only training-step --python "$clean"',
             needs=("network",),
             kind="install",
         ),

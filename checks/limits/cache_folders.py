@@ -35,7 +35,7 @@ USUAL = {
     "HF_HOME": "/.cache/huggingface",
 }
 """Variable -> the folder in the home folder that is used without it."""
-ELSEWHERE = 'mkdir -p "/tmp/cache-$(id -u)/<variable>" && export <variable>="/tmp/cache-$(id -u)/<variable>"'
+ELSEWHERE = 'export <variable>="$(mktemp -d)"'
 IN_ANOTHER = Fix("Name another folder in the variable", ELSEWHERE, where="shell", kind="set")
 CLOSED = Problem(
     id="cache-folder-not-writable",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,7 @@ Exit code: 0 a release runs here, 1 none does, 2 wrong usage.
 """
 _SHOWN = 6
 _WITH_ARM = re.compile(r"\bG[HB]\d+|\bOrin\b|\bThor\b|\bXavier\b")
-_VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
+_VERSION = re.compile(r"\d{1,2}\.\d{1,3}(\.\d{1,3})?")
 
 
 @click.command(help=_HELP, epilog=_EPILOG)
@@ -97,7 +98,7 @@ def _place(python: str | None, gpu_name: str | None, driver: str | None, replay:
     from gpudoctor.judging.python import installable
 
     version = python if python and _VERSION.fullmatch(python) else None
-    if driver and not re.fullmatch(r"\d+(\.\d+){1,3}", driver):
+    if driver and not re.fullmatch(r"\d{1,4}(\.\d{1,4}){1,3}", driver):
         raise UserError(f"--driver {driver}: not a driver version such as 580.95.05")
     board = knowledge.gpu_by_name(gpu_name) if gpu_name else None
     if gpu_name and not board:
@@ -148,7 +149,8 @@ def _facts(python: str | None, replay: Path | None) -> Facts:
 def _capabilities(facts: Facts) -> tuple[tuple[int, int], ...]:
     from gpudoctor.facts.known import known
 
-    return tuple(sorted({gpu.compute_capability for gpu in known(lambda: facts.nvml.reachable, {}).values()}))
+    gpus = known(lambda: facts.nvml.reachable, {}).values()
+    return tuple(sorted({found for gpu in gpus if (found := known(partial(getattr, gpu, "compute_capability")))}))
 
 
 def as_json(package: str, place: Place, found: list[Option], best: Option | None) -> str:

@@ -94,7 +94,7 @@ class Gpu(Guarded):
     minor_number = Answer(int, "MinorNumber")
     brand = Answer(word(BRANDS), "Brand")
     architecture = Answer(word(ARCHITECTURES), "Architecture")
-    compute_capability: Answer[tuple[int, int]] = Answer(lambda pair: (pair[0], pair[1]), "CudaComputeCapability")
+    compute_capability: Answer[tuple[int, int]] = Answer(lambda pair: (int(pair[0]), int(pair[1])), "CudaComputeCapability")
     cores = Answer(int, "NumGpuCores")
     vbios = Answer(str, "VbiosVersion")
     inforom = Answer(str, "InforomImageVersion")
