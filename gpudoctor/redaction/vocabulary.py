@@ -43,7 +43,7 @@ _PATH_WORDS_TEXT = """
     cicc ncu nerdctl ctk cli vector types half information ldconfig modinfo systemctl dpkg query lspci journalctl nano
     xwayland accelerate uvicorn gunicorn your my path here file some nv computecache torchinductor condarc login clean fresh
     before after registry export exports onedrive swapfile swap extensions extension rh toolset enable activate azure vmext
-    microsoft hpccompute nvidiagpudriverlinux iommu groups apt others tf reset cn mine
+    microsoft hpccompute nvidiagpudriverlinux iommu groups apt yum more others tf reset cn mine
     nvcuda nvsmi corporation computing snapshots ceph beegfs
     x11 unix argus gstreamer nomad fd comm wchan environ
     flashinfer npm lxss seen try ubuntu debian launchpad slurmdspooldir driverstore filerepository dispi off control
