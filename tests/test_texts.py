@@ -44,6 +44,8 @@ def test_diagnosis_is_what_the_author_says(path: Path) -> None:
     report = report_of(case)
     found = [entry.problem for entry in report.diagnosis]
     assert found == case["problems"]
+    if "notes" in case:
+        assert [note.problem for note in report.notes] == case["notes"]
     assert not set(found) & set(case.get("never", ()))
     if found and "confidence" in case:
         assert report.diagnosis[0].confidence.value == case["confidence"]

@@ -94,6 +94,7 @@ _COMPLAINS = re.compile(
     r"""
     \b(?: (?:do|does|did|is|are|was)(?:n['’]t|\ not)\ (?:\w+\ )?(?:work\w*|found|detected|visible|recogni\w+|start\w*|see
       |find|use|using)
+    | I\ (?:\w+\ )?(?:get|got|getting|see|receive)\ (?:the\ |an?\ |this\ )?(?:following\ )?(?:\w+\ )?errors?
     | no\ longer | stopped | won['’]t | can(?:['’]t|not|\ not) | unable | broken | broke | crash\w* | hangs? | hung
       | stuck | slow\w*
     | fail(?:s|ed|ing)? | dead | lost | disappear\w* | falls?\ off | reboots? | freez\w+ | frozen | wrong\ results?

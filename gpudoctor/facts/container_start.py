@@ -63,7 +63,13 @@ _LAST_WORDS = "|".join(
 _ENDINGS = re.compile(rf"(?:\s*(?:{_LAST_WORDS})|\n[\s\"]*|\"{{2,}}\s*)$")
 # Log lines of engines: the text is escaped, and remarks accompany the error.
 _JSON = re.compile(r'\{[^{}]*"msg"\s*:\s*"((?:[^"\\]|\\.)*)"[^{}]*\}')
-_LOGGED = re.compile(r'time="[^"]*" level=(\w+) msg="((?:[^"\\]|\\.)*)"(?: \w+=\S+)*')
+_LOGGED = re.compile(
+    r"""
+    time="[^"]*"\ level=(\w+)\ msg="((?:[^"\\]|\\.)*)"
+    (?:\ (?!error=")\w+=\S+)*(?:\ error="((?:[^"\\]|\\.)*)")?(?:\ \w+=\S+)*
+    """,
+    re.VERBOSE,
+)
 _REMARK = re.compile(r"^(?:(?:WARN|INFO|DEBU|ERRO)\[\d+\] ?|\[\+\] Running|\s*[✔✘\u2800-\u28ff] )")
 _WAITING = "error waiting for container"
 
@@ -136,7 +142,8 @@ def _unescaped(found: re.Match[str]) -> str:
 
 def _logged(found: re.Match[str]) -> str:
     """The text of an error; a remark is marked, so that it is dropped if there is other text."""
-    level, text = found[1], found[2].replace("\\n", "\n").replace('\\"', '"')
+    said = f"{found[2]}: {found[3]}" if found[3] and found[3] not in found[2] else found[2]
+    level, text = found[1], said.replace("\\n", "\n").replace('\\"', '"')
     remark = level in ("warning", "info", "debug") or _WAITING in text
     return f"WARN[0000] {text}" if remark else text
 

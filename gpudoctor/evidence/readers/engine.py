@@ -33,6 +33,7 @@ SURE = "|".join(
         r"CDI device injection failed",
         r"could not select device driver",
         r"failed to start container \"?[0-9a-z-]+\"?: ",
+        r"time=\"[^\"]*\" level=error msg=\"failed to start container\" container=",
     )
 )
 # The text after "Error: " if the error comes from an engine.

@@ -70,4 +70,43 @@ NO_PODS = Problem(
     ),
     references=("https://github.com/NVIDIA/dcgm-exporter",),
 )
-PROBLEMS = (SWITCHES_OFF, FANS, NO_PODS)
+HIDDEN = Problem(
+    id="gpu-processes-hidden",
+    title="nvidia-smi in a container or in WSL does not list processes",
+    why="The driver knows the process numbers of the host. In the PID namespace of a container they mean nothing, so the list "
+    "stays empty, and Windows gives WSL no list at all. The GPU is not affected.",
+    action=Action.NONE,
+    status=Status.WARN,
+    fixes=(
+        Fix("List the processes on the host", "nvidia-smi", kind="read", where="host"),
+        Fix(
+            "If the container has to see them: start it in the host's PID namespace",
+            "<docker> run <all_gpus> --pid=host <image> nvidia-smi",
+            kind="manual",
+            engines=("docker", "podman"),
+        ),
+        Fix("In a pod: set hostPID: true in its spec, if the cluster allows it"),
+    ),
+    references=("https://github.com/NVIDIA/nvidia-docker/issues/179",),
+)
+RISER = Problem(
+    id="riser-link-fails",
+    title="The riser or extension does not carry the PCIe link of the GPU",
+    why="Risers, ribbon cables and adapters weaken the signal. The link then does not come up, so that the GPU is missing, or it "
+    "breaks down under load. A riser without its own power plug is another cause.",
+    action=Action.REPLACE_HARDWARE,
+    fixes=(
+        Fix("Test the GPU without the riser, directly in a slot: if it works there, the riser is the cause"),
+        Fix("In the firmware setup: set the slot to PCIe Gen 2 or Gen 3 instead of auto, and connect the riser's power plug"),
+        Fix(
+            "Show whether the GPU is on the bus, and with which link",
+            "sudo lspci -vv -d 10de: | grep -E 'VGA|3D|LnkSta:'",
+            kind="read",
+            on=("host",),
+            needs=("root",),
+        ),
+        Fix("If it works at a lower generation only: use a shorter or better riser"),
+    ),
+    references=("https://github.com/Cyclenerd/ethereum_nvidia_miner/issues/40",),
+)
+PROBLEMS = (SWITCHES_OFF, FANS, NO_PODS, HIDDEN, RISER)

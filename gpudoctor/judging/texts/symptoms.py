@@ -10,7 +10,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.calm import is_calm, prose
 from gpudoctor.facts.known import known
 from gpudoctor.judging.texts import answers, complaints, titles
-from gpudoctor.judging.texts.vetoes import SYMPTOMS, is_solved, veto
+from gpudoctor.judging.texts.vetoes import OF_NO_DRIVER, SYMPTOMS, is_solved, veto
 from gpudoctor.knowledge import symptoms
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Status
 
@@ -82,6 +82,8 @@ PROBLEMS = (OPEN_FILES, THREADS, NO_GRAPHICS, *complaints.PROBLEMS)
 OF_MEMORY = ("gpu-held-by-leftover-process", "framework-preallocates-memory", "gpu-memory-fragmented")
 OF_MODULES = ("nouveau-loaded", "secure-boot-module-rejected", "module-not-built-after-kernel-update")
 """Where the driver's module is not loaded, so that nvidia-smi lists no GPU."""
+OF_LOSS = ("gpu-lost", "xid-79-fallen-off-bus", "riser-link-fails", "machine-switches-off-under-load")
+BY_DESIGN = ("gpu-processes-hidden",)
 LITTLE_USED = 0.02  # of a GPU's memory
 MOST_SENTENCES, MOST_CHARACTERS, MOST_QUOTED = 60, 300, 60
 MOST_LINES, MOST_SHOWN = 2000, 20_000  # lines of a text and characters of all, in which a person's words are looked for
@@ -119,20 +121,23 @@ def findings(facts: Facts) -> Iterator[Finding]:
         candidates = dict.fromkeys((*symptom.others, *(told.symptom.problem for told in found[1:])))
         could_be = [id for id in candidates if id != symptom.problem]
         evidence = {"said": [_short(word) for word in words], **({"could_be": could_be} if could_be else {})}
-        yield _shown_first(facts.problems[symptom.problem]).found(
+        finding = _shown_first(facts.problems[symptom.problem]).found(
             f"the text says {quoted}; no output in it shows the cause", evidence, confidence=Confidence.LIKELY
         )
+        yield finding.as_note if symptom.problem in BY_DESIGN else finding
 
 
 def _is_cause(finding: Finding) -> bool:
     """Whether a message, or the check of an output, says more than that something does not work."""
+    if finding.problem.id in OF_NO_DRIVER and finding.confidence is Confidence.UNKNOWN:
+        return False
     return not (finding.is_clue or finding.is_note or finding.problem.latent) and finding.problem.id not in SYMPTOMS
 
 
 def _is_refuted(problem: str, facts: Facts) -> bool:
     if problem in OF_MODULES and known(lambda: facts.nvml.count, 0):
         return True
-    if problem == "gpu-lost" and known(lambda: facts.kernel_log.xids, ()):  # they say more
+    if problem in OF_LOSS and known(lambda: facts.kernel_log.xids, ()):  # they say more
         return True
     return bool(veto(problem, facts)) or (problem in OF_MEMORY and _memory_is_free(facts))
 
