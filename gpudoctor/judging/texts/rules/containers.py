@@ -62,6 +62,15 @@ _ON_HOST = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+_HAS_CARD = re.compile(r"\b(?:RTX|GTX|Tesla|Quadro|NVIDIA [AHLTVB]\d+)[ -]?\w*\d", re.IGNORECASE)
+_SAYS_NONE = re.compile(
+    r"""
+    \b(?:gpu|nvidia-smi|cuda)\b[^.\n]{0,40}
+      \b(?:un(?:available|detected)|not\ (?:available|detected|found|visible|seen|used|recogni[sz]ed))\b
+    | \b(?:no|without\ (?:a|any))\ (?:nvidia\ )?gpus?\b
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 _OF_CUDA = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm(?:-tools)?)")
 _NONE = ("void", "none")
 _MAJOR = re.compile(r"(?m)^\s*(\d+) nvidia-uvm\s*$")  # of /proc/devices
@@ -120,7 +129,8 @@ def no_gpu_requested(facts: Facts) -> Iterator[Finding]:
         source = "no service of the compose file requests a GPU"
     is_inside = facts.shown.is_in_container and facts.shown.has_no_devices
     has_gpu = is_inside or known(lambda: facts.nvml.count, 0) or any(_ON_HOST.search(text) for text in passages(facts))
-    on_cpu = is_inside or _is_blind(facts) or facts.shown.ollama_on_cpu is True
+    has_gpu = has_gpu or any(_HAS_CARD.search(text) for text in passages(facts))
+    on_cpu = is_inside or _is_blind(facts) or facts.shown.ollama_on_cpu is True or any(map(_SAYS_NONE.search, passages(facts)))
     if source and has_gpu and (on_cpu or any(_NO_LIBRARIES.search(text) for text in passages(facts))):
         words = f"{source}, and the program in the container gets no GPU"
         yield for_engine("docker", facts.problems["container-no-gpus-flag"]).found(words, confidence=Confidence.LIKELY)

@@ -175,6 +175,27 @@ def cdi_elsewhere(facts: Facts) -> Iterator[Finding]:
         yield NOT_SEARCHED.found(words, {"folder": folder}, confidence=Confidence.LIKELY)
 
 
+_NAMES = re.compile(
+    r"""
+    \bcdi\ list\b[^\n]*\n
+    (?:[^\n]*\n){0,3}? [^\n]*Found\ [1-9]\d*\ CDI\ devices?\b
+    (?P<names> (?:\n[ \t]*nvidia\.com/\S+)+ )
+    """,
+    re.VERBOSE,
+)
+_NO_SUCH = re.compile(r"unresolvable CDI devices (?P<name>nvidia\.com/[^\s,:]+)")
+
+
+def cdi_unread(facts: Facts) -> Iterator[Finding]:
+    """nvidia-ctk lists the name, and the engine does not know it afterwards: it cannot read that version of the file."""
+    text = "\n".join(passages(facts))
+    listed = _NAMES.search(text)
+    failed = _NO_SUCH.search(text, listed.end()) if listed and "cdi generate" not in text[: listed.end()] else None
+    if listed and failed and failed["name"] in listed["names"].split():
+        words = f"nvidia-ctk cdi list shows {failed['name']}, and the engine does not know it"
+        yield facts.problems["cdi-spec-too-new"].found(words, confidence=Confidence.LIKELY)
+
+
 _VARIABLE = re.compile(
     r"""
     (?:echo\ "?\$\{?)?(?P<name>WLR_DRM_DEVICES|AQ_DRM_DEVICES|KWIN_DRM_DEVICES)
@@ -208,4 +229,4 @@ def other_card(facts: Facts) -> Iterator[Finding]:
     yield OTHER_CARD.found(words, evidence, confidence=Confidence.LIKELY)
 
 
-RULES = (stub_library, runtime_elsewhere, cdi_elsewhere, other_card)
+RULES = (stub_library, runtime_elsewhere, cdi_elsewhere, cdi_unread, other_card)

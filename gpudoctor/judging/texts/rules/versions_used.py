@@ -214,6 +214,7 @@ _NO_FILES = re.compile(
     re.VERBOSE,
 )
 _MISSING = re.compile(r"/etc/OpenCL/vendors[^\n]*: No such file or directory")
+_FILE = re.compile(r"nvidia[\w.-]*\.icd\b|^libnvidia-opencl\.so\.1[ \t]*$", re.MULTILINE)
 _LIBRARY = re.compile(r"^[ \t]*libnvidia-opencl\.so\.1 \(", re.MULTILINE)
 _NO_PLATFORM = re.compile(
     r"""
@@ -227,11 +228,15 @@ _NO_PLATFORM = re.compile(
 
 
 def no_icd_file(facts: Facts) -> Iterator[Finding]:
-    """The folder of OpenCL's files is empty, and NVIDIA's library is here."""
+    """No file names the library that is here: the folder is empty, or a container's was not shown."""
     text = "\n".join(passages(facts))
-    is_empty = _NO_FILES.search(text) or _MISSING.search(text)
-    if is_empty and _LIBRARY.search(text) and _NO_PLATFORM.search(text):
+    if not (_LIBRARY.search(text) and _NO_PLATFORM.search(text)):
+        return
+    if _NO_FILES.search(text) or _MISSING.search(text):
         words = "/etc/OpenCL/vendors has no .icd file, and libnvidia-opencl.so.1 is installed"
+        yield NO_ICD.found(words, confidence=Confidence.LIKELY)
+    elif facts.shown.is_in_container and not _FILE.search(text):
+        words = "libnvidia-opencl.so.1 is in the container, and OpenCL finds no platform"
         yield NO_ICD.found(words, confidence=Confidence.LIKELY)
 
 
