@@ -9,7 +9,7 @@ from itertools import chain, islice
 from gpudoctor.facts import Facts
 from gpudoctor.facts.calm import is_calm, prose
 from gpudoctor.facts.known import known
-from gpudoctor.judging.texts import answers, complaints, titles
+from gpudoctor.judging.texts import answers, complaints, habits, titles
 from gpudoctor.judging.texts.vetoes import OF_NO_DRIVER, SYMPTOMS, is_solved, veto
 from gpudoctor.knowledge import symptoms
 from gpudoctor.model import Action, Confidence, Finding, Fix, Problem, Status
@@ -78,7 +78,7 @@ NO_GRAPHICS = Problem(
     ),
     references=("https://learn.microsoft.com/azure/virtual-machines/windows/n-series-driver-setup",),
 )
-PROBLEMS = (OPEN_FILES, THREADS, NO_GRAPHICS, *complaints.PROBLEMS)
+PROBLEMS = (OPEN_FILES, THREADS, NO_GRAPHICS, *complaints.PROBLEMS, *habits.PROBLEMS)
 OF_MEMORY = ("gpu-held-by-leftover-process", "framework-preallocates-memory", "gpu-memory-fragmented")
 OF_MODULES = ("nouveau-loaded", "secure-boot-module-rejected", "module-not-built-after-kernel-update")
 """Where the driver's module is not loaded, so that nvidia-smi lists no GPU."""
@@ -96,7 +96,15 @@ HOLDERS = Fix(
 WITHOUT_PEERS = Fix(
     "Test it: start without peer-to-peer access, which is slower", "export NCCL_P2P_DISABLE=1", kind="set", where="shell"
 )
-FIRST = {"gpu-held-by-leftover-process": HOLDERS, "nccl-p2p-hang-acs-iommu": WITHOUT_PEERS}
+WARM_UP = Fix(
+    "Make one call with inputs of the usual shape before requests arrive; in ONNX Runtime set cudnn_conv_algo_search=HEURISTIC"
+)
+FIRST = {
+    "gpu-held-by-leftover-process": HOLDERS,
+    "nccl-p2p-hang-acs-iommu": WITHOUT_PEERS,
+    "first-call-compiles": WARM_UP,
+    "half-precision-makes-nans": habits.WIDER_RANGE,
+}
 """What shows it, or shows that it is it, where no output of the text does."""
 
 
@@ -154,5 +162,7 @@ def _short(words: str) -> str:
 
 
 def _shown_first(problem: Problem) -> Problem:
+    """A problem that somebody complains about is one, although a check that finds it passes."""
     fix = FIRST.get(problem.id)
-    return replace(titles.described(problem), fixes=(fix, *problem.fixes) if fix else problem.fixes)
+    status = Status.WARN if problem.status is Status.PASS else problem.status
+    return replace(titles.described(problem), fixes=(fix, *problem.fixes) if fix else problem.fixes, status=status)
