@@ -109,6 +109,8 @@ def test_every_problem_fires_somewhere() -> None:
     fired |= {problem for text in texts for problem in (*text["problems"], *text.get("notes", ()))}
     pairs = (yaml.load((TEXTS.parent / f"text_{name}.yaml").read_bytes(), yaml.CSafeLoader) for name in ("pairs", "values"))
     fired |= {pair["problem"] for each in pairs for pair in each}
+    told = yaml.load((TEXTS.parent / "text_symptoms.yaml").read_bytes(), yaml.CSafeLoader)["described"]
+    fired |= {row["problem"] for row in told}
     assert {problem.id for check in catalog.checks().values() for problem in catalog.found_by(check)} - fired == set()
 
 

@@ -107,6 +107,7 @@ _OUTPUT = re.compile(
     | ^\[\s*\d+\.\d+\]
     | ^(?:time|ts|level)=\S+\ \w+=
     | ^[$>%]\s
+    | ^(?:\#?\d+\ )?(?:\d+\.\d+\ )?(?:(?:nvcc|ptxas|cicc|fatbinary|ld|collect2|cc1plus|make|ninja)\b[^\n]{0,12}|\S+\(\d+\)):[ ]
     | ^[^\s@]{1,80}@\S{1,80}?[:~]
     """,
     re.VERBOSE,

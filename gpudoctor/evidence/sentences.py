@@ -47,7 +47,8 @@ _REPORTS = re.compile(
       \ (?:get|got|getting|see|seeing|saw|hit|hitting|receiv\w+|fac\w+|encounter\w*|r[au]n(?:ning)?\ into|having|tried|try|trying
       |stuck|experienc\w+|notic\w+|found|observ\w+|installed|upgraded|updated|start\w*|run|running)\b
     | \b[Mm]y\ (?!favou?rite|opinion|advice|guess)\w+ | \b(?:gives?|throws?|tells?|leaves?)\ me\b
-    | \b(?:help|stuck|suddenly|please)\b
+    | \b(?:help|stuck|suddenly|please|leak(?:s|ing)?)\b | \bmemory\ (?:\w+\ ){0, 2}(?:increas|grow)\w*
+    | \b(?:nvcc|ptxas)\ +(?:fatal|error)\b | \bfatal\ error:
     | \b[Aa]ny\ (?:idea|suggestion|solution|fix|hint|help|advice)\b | \b[Ww]hen(?:ever)?\ (?:I|we)\b
     | \b[Oo]ur\ (?:\S+\ ){0, 4}?(?:shows?|says?|prints?|fails?|crash\w*|stops?|gives?|reports?|hangs?)\b
     | \b(?:no\ longer|stopped\ working|(?:does|is|do)(?:n['’]t|\ not)\ work(?:ing)?)\b

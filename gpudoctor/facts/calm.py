@@ -128,6 +128,10 @@ def is_calm(lines: Lines) -> bool:
     return calms and not any(_TO_DO.search(one) for one in answers)
 
 
+def complains(words: str) -> bool:
+    return bool(_COMPLAINS.search(words))
+
+
 def prose(lines: Lines) -> Iterator[str]:
     """The sentences that a person wrote, with titles and with what they quote; the first line may be a few words."""
     for place, (_, line) in enumerate(lines):

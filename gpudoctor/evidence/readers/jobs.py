@@ -19,7 +19,7 @@ _STEP = re.compile(
 _MEMORY = re.compile(r"\|\s*(?P<used>\d+)\s?MiB\s*/\s*(?P<total>\d+)\s?MiB\s*\|")
 _OLLAMA = re.compile(r"^NAME\s+ID\s+SIZE\s+PROCESSOR\s+")
 _ON_CPU = re.compile(r"\s(?:100% CPU|\d+%/\d+% CPU/GPU)\s")
-_SHARE = re.compile(r"\s(?P<size>[\d.]+) (?P<unit>[GM])B\s+(?P<cpu>\d+)%/\d+% CPU/GPU\s")
+_SHARE = re.compile(r"\s(?P<size>[\d.]+) (?P<unit>[GM])B\s+(?P<cpu>\d+)%(?:/\d+% CPU/GPU| CPU)\s")
 _COMPUTE = re.compile(
     r"""
     msg="inference\ compute".*\ library=cuda\b

@@ -108,7 +108,10 @@ READERS = (
     ),
     Reader(
         "packages that pip or uv installed",
-        ("Successfully installed ", " + torch", " + vllm", " + jax", " + tensorflow", "Requirement already satisfied: torch"),
+        (
+            *("Successfully installed ", " + torch", " + vllm", " + jax", " + tensorflow", " + onnxruntime"),
+            "Requirement already satisfied: torch",
+        ),
         re.compile(
             rf"""
             Successfully\ installed\ \S+-\d

@@ -7,9 +7,9 @@ from gpudoctor.model import Action, Fix, Problem, Status
 NOT_FASTER = Problem(
     id="several-gpus-not-faster",
     title="Several GPUs train no faster than one",
-    why="DataParallel copies the model from one GPU to the others in each step and runs all in one process. With one process per GPU "
-    "the exchange of gradients, small batches, or data that arrive too slowly can still cost as much as the GPUs save. The time of "
-    "a step stays the same at best: each step then covers as many batches as there are GPUs.",
+    why="DataParallel copies the model from one GPU to the others in each step and runs all in one process. With one process "
+    "per GPU the exchange of gradients, small batches, or data that arrive too slowly can still cost as much as the GPUs "
+    "save. The time of a step stays the same at best: each step then covers as many batches as there are GPUs.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
@@ -20,7 +20,7 @@ NOT_FASTER = Problem(
             kind="manual",
         ),
         Fix("Give each GPU the batch that one GPU had, and each process enough loader workers"),
-        Fix("Exchange less often: gradient accumulation in no_sync(), or bfloat16 gradients"),
+        Fix("Reduce the exchange: gradient accumulation in no_sync(), or bfloat16 gradients"),
         Fix("Show how the GPUs are connected: PHB, NODE and SYS are slower than PIX and NV", "nvidia-smi topo -m", kind="read"),
     ),
     references=("https://docs.pytorch.org/docs/stable/generated/torch.nn.DataParallel.html",),
@@ -28,8 +28,8 @@ NOT_FASTER = Problem(
 RESERVED = Problem(
     id="server-reserves-gpu-memory",
     title="The server reserves most of the GPU's memory for its KV cache",
-    why="vLLM takes 90 % of the GPU when it starts, however small the model is, and SGLang a similar share. What the weights leave of "
-    "it stores keys and values of the tokens: more of it means more requests at a time. It is not a leak.",
+    why="vLLM takes 90 % of the GPU when it starts, however small the model is, and SGLang a similar share. What the weights "
+    "leave of it stores keys and values of the tokens: more of it means more requests at a time. It is not a leak.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
@@ -50,8 +50,8 @@ RESERVED = Problem(
 COMPILED = Problem(
     id="package-compiled-for-hours",
     title="pip compiles a GPU package, which can take hours",
-    why="No wheel of the package fits this Python, PyTorch and CUDA, so pip compiles all its kernels and prints nothing meanwhile. "
-    "Without Ninja it does so on one core; with Ninja on many cores it can run out of memory.",
+    why="No wheel of the package fits this Python, PyTorch and CUDA, so pip compiles all its kernels and prints nothing "
+    "meanwhile. Without Ninja it does so on one core; with Ninja on many cores it can run out of memory.",
     action=Action.INSTALL,
     status=Status.WARN,
     fixes=(
@@ -60,7 +60,8 @@ COMPILED = Problem(
         Fix("To compile it anyway: install Ninja first", "<python> -m pip install ninja packaging wheel", needs=("network",)),
         Fix(
             "Compile only for your GPU, with as many jobs as fit into memory (about 4 GB each)",
-            "export MAX_JOBS=4 TORCH_CUDA_ARCH_LIST=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | sort -u | head -n 1)",
+            "export MAX_JOBS=4 "
+            "TORCH_CUDA_ARCH_LIST=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | sort -u | head -n 1)",
             kind="set",
             where="shell",
         ),
@@ -71,24 +72,24 @@ COMPILED = Problem(
 STILL_REFERRED = Problem(
     id="objects-keep-gpu-memory",
     title="Python objects, or PyTorch's cache, still keep the GPU memory",
-    why="Memory returns to PyTorch when the last variable that refers to a tensor is gone: models, optimizers, outputs, tracebacks and "
-    "the results that a notebook keeps count. PyTorch then caches it for later, so nvidia-smi shows it as used. The CUDA context, a few "
-    "hundred MiB, stays until the process ends.",
+    why="Memory returns to PyTorch when the last variable that refers to a tensor is gone: models, optimizers, outputs, "
+    "tracebacks and the results that a notebook keeps count. PyTorch then caches it for later, so nvidia-smi shows it as "
+    "used. The CUDA context, a few hundred MiB, stays until the process ends.",
     action=Action.FIX_CONFIG,
     status=Status.WARN,
     fixes=(
         Fix("In the program: delete all variables that refer to the model, then call gc.collect() and torch.cuda.empty_cache()"),
         Fix("Compare torch.cuda.memory_allocated() (tensors) with torch.cuda.memory_reserved() (with the cache)"),
         Fix("In a notebook: restart the kernel, because its outputs and the last traceback keep objects"),
-        Fix("To return all of it: run the work in a process of its own, which ends"),
+        Fix("To return all of it: run the work in a process that ends"),
     ),
     references=("https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",),
 )
 CPU_ONLY = Problem(
     id="library-without-gpu-support",
     title="The library computes on the CPU only",
-    why="NumPy, pandas and most of scikit-learn and statsmodels have no code for GPUs, whatever driver or CUDA is installed. Other "
-    "libraries offer the same functions on the GPU.",
+    why="NumPy, pandas and most of scikit-learn and statsmodels have no code for GPUs, whatever driver or CUDA is installed. "
+    "Other libraries offer the same functions on the GPU.",
     action=Action.INSTALL,
     status=Status.WARN,
     fixes=(

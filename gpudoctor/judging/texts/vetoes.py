@@ -11,6 +11,7 @@ from packaging.version import Version
 
 from gpudoctor import knowledge
 from gpudoctor.facts import Facts
+from gpudoctor.facts.calm import complains
 from gpudoctor.facts.gpu import Gpu
 from gpudoctor.facts.known import known
 from gpudoctor.judging.texts import circumstances
@@ -37,7 +38,6 @@ _SOLVED = re.compile(
     ^[ \t\#*>\[(]{0,8}(?:(?:edit|update)[ \t]{0,2}\d{0,2}[ \t:!.*-]{0,6})?(?:solved|resolved|fixed)\b
     | \b(?:reboot|restart|power\ cycle|reinstall)\w*\ (?:has\ )?(?:fixed|solved|resolved|helped)\b
     | \b(?:fixed|solved|resolved)\ (?:the|my|this)\ (?:problem|issue|error)\b
-    | \bas\ expected\b
     | \bnothing\ is\ (?:broken|wrong)\ any\ ?more\b | \breturned\ to\ service\b | \bdid\ the\ trick\b | \bvoil[aà]\b
     | \b(?:has|have)(?:n['’]t|\ not)\ (?:happened|occurred|come\ back)\ (?:again|since)\b
     | \b(?:all\ good|works?(?:\ fine)?|working)\ (?:now|again)\b
@@ -87,13 +87,23 @@ def is_over(finding: Finding, facts: Facts) -> bool:
 
 def is_solved(facts: Facts) -> bool:
     """Whether the words of the text say that the trouble is over."""
-    return any(not _is_hoped(text, match.start()) for text in passages(facts) for match in _SOLVED.finditer(text))
+    return any(_says_solved(text) or _ends_as_expected(text) for text in passages(facts))
+
+
+def _says_solved(text: str) -> bool:
+    return any(not _is_hoped(text, match.start()) for match in _SOLVED.finditer(text))
 
 
 def _is_hoped(text: str, start: int) -> bool:
     """Whether the sentence names a condition, as in: I have to unplug it before it works again."""
     begins = max(text.rfind("\n", 0, start), text.rfind(". ", 0, start), 0)
     return bool(_UNTIL.search(text, begins, start))
+
+
+def _ends_as_expected(text: str) -> bool:
+    """Nothing that comes later complains."""
+    _, as_expected, after = text.rpartition("as expected")
+    return bool(as_expected) and not complains(after)
 
 
 def _are_reserved(facts: Facts) -> bool:

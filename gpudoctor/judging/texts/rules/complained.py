@@ -88,7 +88,13 @@ def offers_fewer_than_counted(facts: Facts) -> Iterator[Finding]:
 def partly_on_cpu(facts: Facts) -> Iterator[Finding]:
     """`ollama ps` puts a part of the model on the CPU, and the text does not show the GPU's memory."""
     model = facts.shown.ollama_share
-    if model and model["cpu"] and not known(lambda: facts.nvml.gpus, ()) and not facts.shown.ollama_gpu and is_slow(facts):
+    if (
+        model
+        and 0 < model["cpu"] < 100
+        and not known(lambda: facts.nvml.gpus, ())
+        and not facts.shown.ollama_gpu
+        and is_slow(facts)
+    ):
         words = f"{model['cpu']} % of {model['name']} ({model['gb']:.0f} GB) run on the CPU, because GPU memory is too small"
         yield facts.problems["model-offloaded-from-gpu"].found(words, {"cpu_percent": model["cpu"]}, confidence=Confidence.LIKELY)
 

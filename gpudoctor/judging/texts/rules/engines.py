@@ -41,6 +41,24 @@ ONLY_CPU = Problem(
     ),
     references=("https://github.com/ollama/ollama/issues/9704",),
 )
+HIDDEN_BY_AMD = Problem(
+    id="amd-variable-stops-cuda",
+    title="ROCR_VISIBLE_DEVICES makes Ollama compute on the CPU",
+    why="Slurm sets ROCR_VISIBLE_DEVICES and GPU_DEVICE_ORDINAL, which are for AMD GPUs, in addition to CUDA_VISIBLE_DEVICES. Ollama "
+    "finds the NVIDIA GPU, but starts its runner for the AMD GPUs that the variable names, and these do not exist.",
+    action=Action.FIX_CONFIG,
+    fixes=(
+        Fix(
+            "In the job, before Ollama starts: unset them",
+            "unset ROCR_VISIBLE_DEVICES GPU_DEVICE_ORDINAL",
+            kind="set",
+            where="shell",
+            verify="env | grep VISIBLE",
+        ),
+        Fix("For all jobs: add Flags=nvidia_gpu_env to the GPUs in gres.conf, then restart slurmd on the nodes"),
+    ),
+    references=("https://github.com/ollama/ollama/issues/11841", "https://slurm.schedmd.com/gres.conf.html"),
+)
 NO_DISPLAY_MODULE = Problem(
     id="display-module-not-loaded",
     title="nvidia is loaded, but not nvidia_drm, which displays and PRIME need",
@@ -60,7 +78,7 @@ NO_DISPLAY_MODULE = Problem(
     ),
     references=("https://download.nvidia.com/XFree86/Linux-x86_64/580.65.06/README/kms.html",),
 )
-PROBLEMS = (SOFTWARE_ENCODER, ONLY_CPU, NO_DISPLAY_MODULE)
+PROBLEMS = (SOFTWARE_ENCODER, ONLY_CPU, HIDDEN_BY_AMD, NO_DISPLAY_MODULE)
 
 _ENCODES = re.compile(
     r"->\ \w+\ \((?P<encoder>libx264|libx265|libsvtav1)\)|-c(?:odec)?:v(?::0)?\ (?P<option>libx264|libx265)\b", re.VERBOSE
@@ -85,11 +103,31 @@ _ON_GPU = re.compile(r"\b\d+% GPU\b|CUDA compute capability|inference compute\b[
 _BACKENDS = re.compile(r"load_backend: loaded (?P<name>\w+) backend from (?P<path>\S+)")
 
 
+_SEEN = re.compile(r"inference compute\b[^\n]{0,300}library=cuda|\blibrary=cuda\b|using device CUDA\d")
+_IN_JOB = re.compile(r"(?i)\b(?:srun|sbatch|salloc|slurm)\b")
+_FOR_AMD = re.compile(r"\bROCR_VISIBLE_DEVICES[=:][\"']?\d")
+
+
+def hidden_by_amd_variable(facts: Facts) -> Iterator[Finding]:
+    """Ollama computes on the CPU, and the variable for AMD's GPUs is set; or it sees the GPU, but not in a job of Slurm."""
+    text = "\n".join(passages(facts))
+    only_cpu = {match["name"] for match in _BACKENDS.finditer(text)} == {"CPU"} and "ollama" in text
+    on_cpu = only_cpu or (facts.shown.ollama_share or {}).get("cpu") == 100
+    if on_cpu and (match := _FOR_AMD.search(text)):
+        words = f"{match[0]} is set, and Ollama computes on the CPU"
+        yield HIDDEN_BY_AMD.found(words, {"variable": "ROCR_VISIBLE_DEVICES"}, confidence=Confidence.LIKELY)
+    elif only_cpu and _IN_JOB.search(text) and _SEEN.search(text):
+        words = "Ollama finds the GPU, and in the job it loads only its library for the CPU"
+        yield HIDDEN_BY_AMD.found(words, {"could_be": [ONLY_CPU.id]}, confidence=Confidence.LIKELY)
+
+
 def without_backend(facts: Facts) -> Iterator[Finding]:
     """Ollama's log loads only the library for the CPU, and the text shows a GPU."""
     found = [match for text in passages(facts) for match in _BACKENDS.finditer(text)]
     is_meant = has_gpu(facts) or any(_ON_GPU.search(text) for text in passages(facts))
     is_ollama = any("ollama" in match["path"] for match in found)
+    if any(hidden_by_amd_variable(facts)):
+        return
     if is_ollama and is_meant and {match["name"] for match in found} == {"CPU"}:
         words = f"Ollama loaded only {found[0]['path'].rsplit('/', 1)[-1]}, and no library for CUDA"
         yield ONLY_CPU.found(words, {"library": found[0]["path"]}, confidence=Confidence.LIKELY)
@@ -148,4 +186,4 @@ def guest_without_gpu(facts: Facts) -> Iterator[Finding]:
         yield problem.found(words, {"adapter": " ".join(card["card"].split())[:50]}, confidence=Confidence.LIKELY)
 
 
-RULES = (encoded_on_cpu, without_backend, no_display_module, guest_without_gpu)
+RULES = (encoded_on_cpu, hidden_by_amd_variable, without_backend, no_display_module, guest_without_gpu)
