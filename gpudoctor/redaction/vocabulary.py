@@ -109,11 +109,11 @@ _DOMAINS_TEXT = """
     conda-forge.org ubuntu.com launchpad.net canonical.com debian.org kernel.org x.org redhat.com fedoraproject.org centos.org
     rockylinux.org almalinux.org archlinux.org opensuse.org suse.com proxmox.com rpmfusion.org nixos.org gnu.org
     mathworks.com sudo.ws juliagpu.org
-    freedesktop.org flatpak.org microsoft.com google.com huggingface.co hf.co git-lfs.com quay.io ghcr.io gcr.io k8s.io kubernetes.io
+    freedesktop.org flatpak.org microsoft.com google.com huggingface.co hf.co quay.io ghcr.io gcr.io k8s.io kubernetes.io
     mcr.microsoft.com ngc.nvidia.com jax.dev cupy.dev vllm.ai sglang.ai sglang.io onnxruntime.ai schedmd.com man7.org
     cmake.org astral.sh wikipedia.org oasis-open.org arxiv.org techpowerup.com paddlepaddle.org.cn mullet.se deepspeed.ai
     cnblogs.com baseten.co stackexchange.com stackoverflow.com askubuntu.com triton-lang.org swtch.com rootlesscontaine.rs
-    opengroup.org openxla.org
+    opengroup.org openxla.org git-lfs.com
     python-poetry.org numpy.org readthedocs.io readthedocs.org no-color.org json-schema.org go.dev containers.dev fixstars.com
     phoronix.com open-mpi.org open-mmlab.com tsinghua.edu.cn aliyun.com wandb.ai openai.com ollama.com ollama.ai
     pypi.python.org amd.com intel.com mellanox.com oracle.com vmware.com xrdp.org w3.org example.com example.org example.net

@@ -44,8 +44,8 @@ ONLY_CPU = Problem(
 HIDDEN_BY_AMD = Problem(
     id="amd-variable-stops-cuda",
     title="ROCR_VISIBLE_DEVICES makes Ollama compute on the CPU",
-    why="Slurm sets ROCR_VISIBLE_DEVICES and GPU_DEVICE_ORDINAL, which are for AMD GPUs, in addition to CUDA_VISIBLE_DEVICES. Ollama "
-    "finds the NVIDIA GPU, but starts its runner for the AMD GPUs that the variable names, and these do not exist.",
+    why="Slurm sets ROCR_VISIBLE_DEVICES and GPU_DEVICE_ORDINAL, which are for AMD GPUs, in addition to CUDA_VISIBLE_DEVICES. "
+    "Ollama finds the NVIDIA GPU, but starts its runner for the AMD GPUs that the variable names, and these do not exist.",
     action=Action.FIX_CONFIG,
     fixes=(
         Fix(
