@@ -25,7 +25,18 @@ TOPICS = (
         "onnxruntime",
         "serving",
         "data_science",
-        *("system_calls", "graphics", "media", "rdma", "batch", "orchestrators", "virtual_machines", "jetson"),
+        *(
+            "system_calls",
+            "graphics",
+            "media",
+            "rdma",
+            "batch",
+            "orchestrators",
+            "virtual_machines",
+            "jetson",
+            "releases",
+            "frameworks",
+        ),
     ),
 )
 

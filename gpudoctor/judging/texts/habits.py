@@ -109,7 +109,55 @@ CPU_ONLY = Problem(
     ),
     references=("https://docs.rapids.ai/api/cuml/stable/cuml-accel/",),
 )
+LOCKED = Problem(
+    id="extension-cache-locked",
+    title="A lock of an interrupted build blocks the compilation of kernels",
+    why="DeepSpeed, FlashInfer and other packages compile kernels when they are first used, and lock the folder meanwhile. A "
+    "build that was killed leaves its lock, and every later process waits for it without a message.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix("End all processes of the program, so that none of them compiles"),
+        Fix(
+            "Delete what the interrupted build left; the next start compiles it again",
+            "rm -rf ~/.cache/torch_extensions ~/.cache/flashinfer",
+            risk="destructive",
+            kind="manual",
+        ),
+        Fix("Show the locks", "find ~/.cache/torch_extensions ~/.cache/flashinfer -name '*lock*'", kind="read"),
+    ),
+    references=("https://github.com/deepspeedai/DeepSpeed/issues/4443", "https://github.com/sgl-project/sglang/issues/3765"),
+)
+LARGER_BATCH = Problem(
+    id="larger-batch-on-several-gpus",
+    title="Several GPUs train with a larger batch and the old learning rate",
+    why="Each GPU takes a batch, so a step covers as many samples as all together, and an epoch has fewer steps. With the "
+    "same learning rate the model then learns slower or ends worse. Batch normalisation, in contrast, sees only the "
+    "samples of one GPU.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix("Scale the learning rate with the total batch (twice the GPUs, twice the rate), and warm it up over some epochs"),
+        Fix("Keep the total batch instead: divide the batch size of one GPU by the number of GPUs"),
+        Fix("Call sampler.set_epoch(epoch) in each epoch, and use SyncBatchNorm if the batch on each GPU is small"),
+        Fix("Check that the loss is averaged over the GPUs, not summed, and that each rank has other samples"),
+    ),
+    references=("https://arxiv.org/abs/1706.02677",),
+)
+EVERY_GPU = Problem(
+    id="program-uses-every-gpu",
+    title="The program uses every GPU that it sees",
+    why="Trainers wrap the model in DataParallel, and device_map='auto' divides it, as soon as several GPUs are visible. A "
+    "device in the program does not change that.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix("Hide the other GPUs before the program starts", "export CUDA_VISIBLE_DEVICES=0", kind="set", where="shell"),
+        Fix("In a notebook: set os.environ['CUDA_VISIBLE_DEVICES'] in the first cell, before the first import of torch"),
+    ),
+    references=("https://huggingface.co/docs/transformers/main/en/main_classes/trainer",),
+)
 WIDER_RANGE = Fix(
     "In training: use bfloat16 on Ampere and newer GPUs; with float16 use GradScaler and compute the loss in float32"
 )
-PROBLEMS = (NOT_FASTER, RESERVED, COMPILED, STILL_REFERRED, CPU_ONLY)
+PROBLEMS = (NOT_FASTER, RESERVED, COMPILED, STILL_REFERRED, CPU_ONLY, LOCKED, LARGER_BATCH, EVERY_GPU)
