@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from each import each
-from simulated import GEMM, NCCL, POINTWISE, SGEMM, Program, snapshot, training
+from simulated import BASE_NS, GEMM, NCCL, POINTWISE, SGEMM, Program, snapshot, training
 
 from gpudoctor import catalog, doctor
 from gpudoctor.checkup import Checkup
@@ -48,6 +48,27 @@ def reads_some_losses(program: Program) -> None:
     well(program)
     if len(program.steps_ns) % 10 == 9:
         program.item("train.py:12")
+
+
+def saves_once(program: Program) -> None:
+    """A checkpoint in one step of all."""
+    well(program)
+    if len(program.steps_ns) == 6:
+        for _ in range(40):
+            program.item("train.py:37")
+        program.python(200_000.0, "train.py:37")
+
+
+def copies_results(program: Program) -> None:
+    well(program)
+    with program._inside("aten::to", "train.py:83"):
+        program._copy("Memcpy DtoH (Device -> Pageable)", 256 << 20, 9000.0)
+        program._wait()
+
+
+def lengthens(program: Program) -> None:
+    program.operator("aten::mm", [(GEMM, 300.0)])
+    program.operator("aten::cat", [("void at::native::CatArrayBatchedCopy<int>(x)", 600.0)])
 
 
 def pageable(program: Program) -> None:
@@ -141,6 +162,8 @@ RECOMPILED = {
     "total": 9,
     "in_window": [{"function": "forward", "file": "model.py", "line": 7, "seconds": 3.5, "reason": "size mismatch at index 0"}],
 }
+FIVE_GB = 5 << 30
+LATE_AT = {"samples": [(BASE_NS + 150_000_000, 0)], "places": [[["train.py", 37, "keep"], ["train.py", 37, "keep"], "_save"]]}
 FAULTS: dict[str, tuple[Callable[[Program], None], dict[str, Any], Callable[[Program], None], dict[str, Any]]] = {
     "synchronises-in-every-step": (reads_each_loss, {}, reads_some_losses, {}),
     "copies-from-pageable-memory": (pageable, {}, well, {}),
@@ -156,6 +179,14 @@ FAULTS: dict[str, tuple[Callable[[Program], None], dict[str, Any], Callable[[Pro
         *(convolves, {"settings": {"cudnn_benchmark": False}}),
     ),
     "compiles-in-steps": (well, {"compiled": RECOMPILED}, well, {"compiled": {"total": 2, "in_window": []}}),
+    "checkpoints-stop-the-gpu": (saves_once, {"late": LATE_AT}, well, {}),
+    "some-steps-stop-the-gpu": (saves_once, {}, well, {}),
+    "results-copied-to-host-in-steps": (copies_results, {}, reads_some_losses, {}),
+    "tensors-lengthened-by-cat": (lengthens, {}, well, {}),
+    "gpu-memory-grows-in-steps": (
+        *(well, {"held": [(step, FIVE_GB + step // 10 * (800 << 20)) for step in range(100)]}),
+        *(well, {"held": [(step, FIVE_GB + step % 10 * (80 << 20)) for step in range(100)]}),
+    ),
     "loss-scale-never-settles": (well, {"scaler_updates": 20}, well, {"scaler_updates": 10}),
 }
 

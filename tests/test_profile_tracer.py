@@ -7,6 +7,7 @@ import importlib.util
 import os
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from gpudoctor.facts import Facts
 from gpudoctor.facts.job.traced import Traced
 from gpudoctor.worker.tracing.around import MainThread
 from gpudoctor.worker.tracing.scopes import Scopes
+from gpudoctor.worker.tracing.stepping import Steps
 
 FAKE = Path(__file__).parent / "stubs/torch_of_steps"
 BEGINNING = """
@@ -379,6 +381,26 @@ def test_no_recording_begins_in_a_range_that_another_one_saw_begin() -> None:
     step(scopes.note, str)
     step(ask, ask)
     assert seen == [True, False, True, True, True]
+
+
+def test_a_program_without_gradients_is_no_range() -> None:
+    """@torch.no_grad() around a whole program would leave it without a profile."""
+    scopes, seen = Scopes(), []
+    for file, name in (("utils/_contextlib.py", "decorate_context"), ("autograd/profiler.py", "decorate_context")):
+        code = compile(f"def {name}(call):\n    call()", f"/usr/lib/python3/dist-packages/torch/{file}", "exec")
+        names: dict[str, Any] = {}
+        exec(code, names)
+        names[name](lambda: (scopes.note(), seen.append(scopes.are_closed())))
+    assert seen == [True, False]
+
+
+def test_a_step_is_late_that_lasts_much_longer_than_the_others() -> None:
+    steps = Steps(None)
+    now = time.time_ns()
+    steps.ended_ns += [now - ago * 1_000_000 for ago in (950, 940, 930, 920, 910, 900)]
+    assert steps.is_late()
+    steps.ended_ns.append(time.time_ns())
+    assert not steps.is_late()
 
 
 @pytest.mark.slow

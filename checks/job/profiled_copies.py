@@ -1,4 +1,4 @@
-"""The profiled program copies its input from pinned memory while the GPU works.
+"""The profiled program copies from pinned memory while the GPU works, and keeps on the GPU what the GPU computed.
 
 What it means
 A copy from ordinary (pageable) host memory goes through a buffer of the driver, and the call returns only after it. A copy from
@@ -9,6 +9,8 @@ gpudoctor profile records each copy with the kind of its host memory. Copies fro
 repeated in about every step and cost 3 % of the time or more: the time in which only they ran, and the time in which the GPU
 was idle after the host had waited for them. A program that waits for such a copy for every 20 kernels and copies or fewer never
 gets ahead of the GPU: then the time between its launches counts, too.
+
+Copies to the host are a problem if they are repeated in about every step and nothing else ran on the GPU for 5 % of the time.
 
 Known exceptions
 Copies at the same time as kernels cost the GPU nothing and are not reported.
@@ -34,6 +36,7 @@ from gpudoctor.judging.jobs.traced_ranks import (
     never_gets_ahead,
     per_step,
     percent,
+    times,
     waits_for_pageable,
     where,
     worst,
@@ -59,11 +62,27 @@ PAGEABLE = Problem(
     references=("https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",),
 )
 
+TO_HOST = Problem(
+    id="results-copied-to-host-in-steps",
+    title="The GPU waits while its results are copied to the host",
+    why="The host needs the copy before it goes on, so no kernel runs meanwhile. What is computed from the results, such as a "
+    "metric, takes the GPU a fraction of that time, and leaves a few bytes to copy.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix("Compute on the GPU what the program needs (argmax, mean, a metric), and copy only that"),
+        Fix("Copy the results only every so many steps"),
+        Fix("If all are needed: copy into a pinned buffer with non_blocking=True, and read it in the next step"),
+    ),
+    references=("https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",),
+)
+LEAST_TO_HOST = 0.05
+
 
 def rows(rank: Rank) -> list[Mapping[str, Any]]:
     """Repeated copies from pageable memory to the GPU."""
     found = [row for row in rank.rows("copies") if "HtoD" in row["name"] and "Pageable" in row["name"]]
-    return [row for row in found if is_repeated(row["count"], rank)]
+    return [row for row in found if is_repeated(times(row), rank)]
 
 
 def lost(rank: Rank) -> float:
@@ -74,17 +93,33 @@ def lost(rank: Rank) -> float:
     return after + (between_launches(rank) if never_gets_ahead(rank, waiting) else 0.0)
 
 
+def to_host(rank: Rank) -> list[Mapping[str, Any]]:
+    """Repeated copies of results."""
+    return [row for row in rank.rows("copies") if "DtoH" in row["name"] and is_repeated(times(row), rank)]
+
+
+def lost_to_host(rank: Rank) -> float:
+    return rank.of_window(sum(row["exposed_s"] for row in to_host(rank)))
+
+
 def judge(facts: Facts) -> Iterator[Finding]:
     rank, share = worst(facts, lost)
-    if share < LEAST:
-        return
-    found = rows(rank)
+    if share >= LEAST:
+        place = next(filter(None, map(line, waits_for_pageable(rank))), "")
+        yield _found(PAGEABLE, "pageable memory is copied to the GPU", rank, rows(rank), place, share)
+    rank, share = worst(facts, lost_to_host)
+    if share >= LEAST_TO_HOST:
+        waiting = [row for row in rank.rows("waits") if "DtoH" in (row.get("copied") or "")]
+        place = next(filter(None, map(line, waiting)), "")
+        yield _found(TO_HOST, "results are copied to the host", rank, to_host(rank), place, share)
+
+
+def _found(problem: Problem, what: str, rank: Rank, found: list[Mapping[str, Any]], place: str, share: float) -> Finding:
     count, size = sum(row["count"] for row in found), sum(row["bytes"] for row in found)
     speed = size / max(1e-9, sum(row["seconds"] for row in found)) / 1e9
-    place = next(filter(None, map(line, waits_for_pageable(rank))), "")
-    said = f"pageable memory is copied to the GPU {per_step(count, rank)}{at(place)}{where(rank)} "
+    said = f"{what} {per_step(count, rank)}{at(place)}{where(rank)} "
     said += f"({of_size(size / count)} each, {speed:.1f} GB/s), which costs {percent(share)} of the time"
-    yield PAGEABLE.found(said, evidence(rank, share, copies=count, mean_mib=round(size / count / MIB, 3), line=place))
+    return problem.found(said, evidence(rank, share, copies=count, mean_mib=round(size / count / MIB, 3), line=place))
 
 
 def of_size(size: float) -> str:
@@ -103,6 +138,6 @@ def summary(facts: Facts) -> str:
 CHECK = Check(
     judge=judge,
     summary=summary,
-    problems=(PAGEABLE,),
+    problems=(PAGEABLE, TO_HOST),
     tags=("performance",),
 )

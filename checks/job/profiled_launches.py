@@ -12,6 +12,7 @@ the kernels run less than 10 µs, the launches are the cause, else the program's
 named.
 
 Known exceptions
+If only the first seconds of a program could be recorded, this is only noted: it still loads and fills its caches.
 The profiler itself makes each operator slower. Where steps without it are known, the idle time is reduced to what they leave.
 Work that is launched as CUDA graphs is not judged by the length of its kernels. Launches that come late because the program waits
 for the GPU every few kernels are judged by profiled-waits and profiled-copies.
@@ -109,11 +110,12 @@ def judge(facts: Facts) -> Iterator[Finding]:
     )
     if is_short:
         said = f"{rank.kernel_count} kernels of {mean:.1f} µs on average{where(rank)}; the GPU is idle between them for "
-        yield LAUNCHES.found(f"{said}{percent(share)} of the time", found)
+        finding = LAUNCHES.found(f"{said}{percent(share)} of the time", found)
     else:
         seen = f", most often at {lines(rank)[0]}" if lines(rank) else ""
         said = f"the GPU is idle for {percent(share)} of the time while the host runs other code{where(rank)}{seen}"
-        yield replace(PYTHON.found(said, found), because=CUDNN_SEARCH)
+        finding = replace(PYTHON.found(said, found), because=CUDNN_SEARCH)
+    yield finding.as_note if rank.is_start else finding
 
 
 def summary(facts: Facts) -> str:

@@ -5,12 +5,13 @@ The CPU prepares and launches each kernel. If the program's main thread is alway
 GPU waits for it: for Python, for data that is prepared in the main process, or for launches of kernels that are too small.
 
 How it is judged
-If no kernel ran in at least 15 % of the time between the first and the last kernel, and the loaders and copies do not explain it
-(watched-input, watched-transfers), the processes on the GPU are looked at. A thread that used 85 % of a core was the limit: a
-thread that waits for the GPU in a loop cannot be mistaken for it, as the GPU had nothing to do. If the kernels also use few of
-the multiprocessors (GPM, DCGM), launching them is the cost. If several threads together use one core, Python's global
-interpreter lock is likely. If CPU and GPU both wait, the program waits for something else: a problem of a command that was
-started to be watched from 25 % of the time on, else only noted.
+If no kernel ran in at least 15 % of the time between the first and the last kernel, and the loaders and copies do not explain
+it (watched-input, watched-transfers), the processes on the GPU are looked at. A thread that used 85 % of a core was the limit:
+a thread that waits for the GPU in a loop cannot be mistaken for it, as the GPU had nothing to do. If the kernels also use few
+of the multiprocessors (GPM, DCGM), launching them is the cost. If several threads together use one core, Python's global
+interpreter lock is likely. If the thread used half a core or more, but was not always busy, then it and the GPU take turns: a
+problem from 25 % of the time on, else only noted. If CPU and GPU both wait, the program waits for something else: a problem of
+a command that was started to be watched from 25 % of the time on, else only noted.
 
 Known exceptions
 A server without requests waits rightly, so that is only noted of a process that was already running. A thread that polls (MPI,
@@ -94,6 +95,20 @@ NOTHING = Problem(
         look("Show in which kernel function each thread waits", "cat /proc/<pid>/task/*/wchan"),
     ),
 )
+TURNS = Problem(
+    id="job-takes-turns-with-gpu",
+    title="GPU and CPU take turns instead of working at the same time",
+    why="The program waits until the GPU has done everything, works on the host, and only then launches more. Reading values "
+    "(.item(), .cpu()), torch.cuda.synchronize(), empty_cache() and saving checkpoints all do this.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix("Find the lines that wait for the GPU: gpudoctor profile -- COMMAND", kind="manual"),
+        Fix("Read values from the GPU every 50 steps or so, and save checkpoints by time or in the background"),
+        Fix("Remove torch.cuda.synchronize() and torch.cuda.empty_cache() from the steps"),
+    ),
+    references=(TUNING,),
+)
 
 
 def judge(facts: Facts) -> Iterator[Finding]:
@@ -128,6 +143,12 @@ def judge_one(work: Work) -> Iterator[Finding]:
         words = f"{work.had_nothing_to_do}; meanwhile {name(work)} used {percent(work.main_thread)} of a core{where(work)}"
         finding = found(NOTHING, work, words, work.idle, False, **evidence)
         yield finding if work.watched.kind == "command" and work.idle >= LONG_WAIT else finding.as_note
+    elif work.waits and work.users and len(work.watched.used) == 1:
+        words = (
+            f"{work.had_nothing_to_do}; meanwhile the busiest thread of {name(work)} used {percent(work.main_thread)} of a core"
+        )
+        finding = found(TURNS, work, words, work.idle, False, **evidence)
+        yield finding if work.idle >= LONG_WAIT else finding.as_note
 
 
 def name(work: Work) -> str:
@@ -169,6 +190,6 @@ def summary(facts: Facts) -> str:
 CHECK = Check(
     judge=judge,
     summary=summary,
-    problems=(HOST, GIL, SMALL, NOTHING),
+    problems=(HOST, GIL, SMALL, NOTHING, TURNS),
     tags=("performance",),
 )

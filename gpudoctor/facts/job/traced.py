@@ -206,6 +206,21 @@ class Rank(Guarded):
         return None if before is None or after is None else int(after) - int(before)
 
     @property
+    def held(self) -> tuple[tuple[float, float], ...]:
+        """The number of a step, and the MiB that all tensors took when it ended; some of the steps, warm-up included."""
+        return tuple((float(step), size / (1 << 20)) for step, size in self.value.get("held") or ())
+
+    @property
+    def is_start(self) -> bool:
+        """Only the first seconds were recorded, in which a program still loads and fills its caches."""
+        return bool(self.value.get("is_start"))
+
+    @property
+    def late(self) -> Mapping[str, Any]:
+        """The steps of the window that lasted much longer than the others; {} if none did."""
+        return (self.value.get("steps") or {}).get("late") or {}
+
+    @property
     def compiled(self) -> Mapping[str, Any]:
         return self.value.get("compiled") or {}
 

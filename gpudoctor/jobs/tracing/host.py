@@ -196,3 +196,15 @@ def located(waits: Sequence[Wait], samples: Samples) -> None:
         usual = seen.get((wait.call, wait.operator, wait.copied))
         if wait.place < 0 and usual:
             wait.place = usual.most_common(1)[0][0]
+
+
+def lines(samples: Samples, waits: Sequence[Wait], most: int) -> list[dict[str, Any]]:
+    """The program's lines on which the main thread was seen most, and how much of that was waiting for the GPU."""
+    waiting = Counter[int]()
+    for wait in waits:
+        waiting.update(samples.during(wait.start, wait.end))
+    total = len(samples.which) or 1
+    return [
+        {**samples.line(place), "share": round(number / total, 4), "waiting_share": round(waiting[place] / total, 4)}
+        for place, number in Counter(samples.which).most_common(most)
+    ]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpudoctor.jobs.tracing import host as hosts
 from gpudoctor.jobs.tracing import intervals as spans
-from gpudoctor.jobs.tracing import operators
+from gpudoctor.jobs.tracing import operators, stepping
 from gpudoctor.jobs.tracing.host import Host, Samples
 from gpudoctor.jobs.tracing.intervals import Intervals
 from gpudoctor.jobs.tracing.rows import COPY, KERNEL, Rows
@@ -19,7 +18,6 @@ MOST_ROWS, MOST_NAME = 40, 200
 MOST_LINES = 12
 SMALL_COPY_BYTES = 64 << 10
 SHORT_KERNEL_US = 10.0
-LEAST_OUTSIDE = 5
 
 
 def profile(rows: Rows, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -28,21 +26,21 @@ def profile(rows: Rows, about: Mapping[str, Any]) -> dict[str, Any]:
     host = hosts.seen(rows, until)
     samples = Samples(about, rows.base_ns)
     hosts.located(host.waits, samples)
-    steps = _steps(about)
     window = _window(rows, about, until)
+    ends = stepping.ends(rows, about)
     return {
         "events": len(rows.g_start) + len(rows.h_start),
         "is_cut": rows.is_cut,
-        **_times(rows, host, window, steps),
-        "steps": steps,
-        "waits": _waits(rows, host, samples, window),
-        "copies": _copies(rows),
+        **_times(rows, host, window),
+        "steps": stepping.steps(about) | stepping.late(rows, about, ends, idle_of(rows, host, window)),
+        "waits": _waits(rows, host, samples, window, ends),
+        "copies": _copies(rows, ends),
         "calls": _calls(host),
         "kernels": _kernels(rows),
         "kinds": _kinds(rows),
         "operators": operators.table(rows, host, MOST_ROWS),
         "shapes": operators.changing_shapes(rows),
-        "lines": _lines(samples, host),
+        "lines": hosts.lines(samples, host.waits, MOST_LINES),
         "loads": host.loads,
         "collectives": rows.collectives,
     }
@@ -50,32 +48,6 @@ def profile(rows: Rows, about: Mapping[str, Any]) -> dict[str, Any]:
 
 def _relative(moment_ns: Any, rows: Rows, otherwise: float) -> float:
     return (moment_ns - rows.base_ns) / 1000 if isinstance(moment_ns, int) and moment_ns else otherwise
-
-
-def _steps(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Milliseconds of each step in the window, and of those before and after it, which no profiler slowed down.
-
-    on: by which clock. The host's is wrong if it is ahead of the GPU; it counts only for a program without a GPU.
-    """
-    times, began, ended = about.get("steps_ns") or [], about.get("began_steps") or 0, about.get("ended_steps") or 0
-    if not began or ended <= began:
-        return {}
-    of_gpu = {int(step): float(ms) for step, ms in (about.get("steps_gpu_ms") or {}).items()}
-    of_host = {step: (times[step] - times[step - 1]) / 1e6 for step in range(1, len(times))}
-    first = (times[began] - about["began_ns"]) / 1e6
-    # the start of the profiler falls into the first step of the window, its end into the first one after it
-    inside = _some(of_gpu or of_host, began + 1, ended) or [first]
-    quiet = about.get("after_steps") or ended
-    after, before = _some(of_gpu or of_host, quiet + 1, len(times)), _some(of_gpu or of_host, 1, began)
-    found: dict[str, Any] = {"count": ended - began, "ms": [round(one, 4) for one in inside[:1000]]}
-    found |= {"median_ms": round(statistics.median(inside), 4), "on": "gpu" if of_gpu else "host"}
-    if outside := after if len(after) >= LEAST_OUTSIDE else before[-LEAST_OUTSIDE:]:
-        found |= {"outside_median_ms": round(statistics.median(outside), 4), "outside_count": len(outside)}
-    return found
-
-
-def _some(each: Mapping[int, float], start: int, end: int) -> list[float]:
-    return [each[step] for step in range(start, end) if step in each]
 
 
 def _window(rows: Rows, about: Mapping[str, Any], until: float) -> tuple[float, float]:
@@ -94,7 +66,7 @@ def _spans(rows: Rows, kinds: Sequence[int], names: set[int] | None = None) -> I
     )
 
 
-def _times(rows: Rows, host: Host, window: tuple[float, float], steps: Mapping[str, Any]) -> dict[str, Any]:
+def _times(rows: Rows, host: Host, window: tuple[float, float]) -> dict[str, Any]:
     """Seconds, as shares of the same window."""
     of_kind = rows.kinds()
     talking = {name for name, kind in of_kind.items() if kind == "communication"}
@@ -122,6 +94,12 @@ def _times(rows: Rows, host: Host, window: tuple[float, float], steps: Mapping[s
     found["gaps_s"] = {name: round(value / 1e6, 9) for name, value in _gaps(gaps, host).items()}
     found["streams"] = len(set(rows.g_stream))
     return found
+
+
+def idle_of(rows: Rows, host: Host, window: tuple[float, float]) -> Intervals:
+    """Without a kernel, without what the host does under a name."""
+    named = spans.union([*host.allocating, *host.loading, *host.compiling])
+    return spans.minus(spans.minus([window], _spans(rows, (KERNEL,))), named)
 
 
 def _short(rows: Rows) -> int:
@@ -178,7 +156,7 @@ def after_waits(gaps: Intervals, all_waits: Sequence[hosts.Wait]) -> Intervals:
     return found
 
 
-def _waits(rows: Rows, host: Host, samples: Samples, window: tuple[float, float]) -> list[dict[str, Any]]:
+def _waits(rows: Rows, host: Host, samples: Samples, window: tuple[float, float], ends: Sequence[float]) -> list[dict[str, Any]]:
     """By call, operator and line: how often, how long the host waited, and how long the GPU had nothing to do after it."""
     gaps = spans.minus([window], _spans(rows, (0, 1, 2)))
     groups: dict[tuple[str, str, str, int], list[hosts.Wait]] = {}
@@ -193,6 +171,7 @@ def _waits(rows: Rows, host: Host, samples: Samples, window: tuple[float, float]
             "operator": operator,
             "copied": copied,
             "count": len(group),
+            **stepping.spread((wait.start for wait in group), ends),
             "waited_s": round(sum(wait.end - wait.start for wait in group) / 1e6, 9),
             "idle_s": round(spans.length(spans.minus(idle, others)) / 1e6, 9),
         }
@@ -202,7 +181,7 @@ def _waits(rows: Rows, host: Host, samples: Samples, window: tuple[float, float]
     return sorted(found, key=lambda row: (-row["idle_s"], -row["waited_s"]))[:MOST_ROWS]
 
 
-def _copies(rows: Rows) -> list[dict[str, Any]]:
+def _copies(rows: Rows, ends: Sequence[float]) -> list[dict[str, Any]]:
     """By direction and kind of host memory."""
     kernels = _spans(rows, (KERNEL,))
     groups: dict[str, list[int]] = {}
@@ -216,6 +195,7 @@ def _copies(rows: Rows) -> list[dict[str, Any]]:
             {
                 "name": name[:MOST_NAME],
                 "count": len(numbers),
+                **stepping.spread((rows.g_start[number] for number in numbers), ends),
                 "bytes": sum(rows.g_bytes[number] for number in numbers),
                 "small": sum(rows.g_bytes[number] < SMALL_COPY_BYTES for number in numbers),
                 "seconds": round(spans.length(taken) / 1e6, 9),
@@ -282,15 +262,3 @@ def _kinds(rows: Rows) -> list[dict[str, Any]]:
         for (kind, precision, tensor), (us, calls) in found.items()
     ]
     return sorted(rows_of, key=lambda row: -float(str(row["seconds"])))
-
-
-def _lines(samples: Samples, host: Host) -> list[dict[str, Any]]:
-    """The program's lines on which the main thread was seen most, and how much of that was waiting for the GPU."""
-    waiting = Counter[int]()
-    for wait in host.waits:
-        waiting.update(samples.during(wait.start, wait.end))
-    total = len(samples.which) or 1
-    return [
-        {**samples.line(place), "share": round(number / total, 4), "waiting_share": round(waiting[place] / total, 4)}
-        for place, number in Counter(samples.which).most_common(MOST_LINES)
-    ]

@@ -24,7 +24,7 @@ from gpudoctor.trying.start import Goal, Ran
 from gpudoctor.version import __version__
 
 KEPT = ("rank", "local_rank", "world_size", "pid", "device", "settings", "memory", "memory_before", "holders", "compiled")
-COUNTED = ("scaler_updates", "optimizer_steps")
+COUNTED = ("scaler_updates", "optimizer_steps", "held", "is_start")
 MOST_BYTES = 1 << 30  # of what a tracer wrote with its trace
 MOST_RANKS = 64
 LARGE_BYTES = 256 << 20

@@ -60,7 +60,7 @@ def loading(work: Work) -> Loading | None:
     disk = max(_waiting(work, ON_DISK), blocked - network)
     if systems and disk:  # pages of a network file system are waited for in the same functions
         network, disk = network + disk, 0.0
-    within = work.mean("loader_cores")  # while kernels ran
+    within = work.median("loader_cores")  # while kernels ran; while they start, loaders do not load
     all = sum(loader.cores for loader in loaders) if within is None else within
     return Loading(
         number=len(loaders),

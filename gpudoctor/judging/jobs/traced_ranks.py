@@ -63,8 +63,16 @@ LEAST_AHEAD = 20  # kernels between two waits, for the host to get ahead of the 
 
 
 def between_launches(rank: Rank) -> float:
-    """The share of the time in which the GPU has nothing to do while the host launches work or runs other code."""
-    return (rank.gap("launching") + rank.gap("python")) * rank.distortion
+    """The share of the time in which the GPU has nothing to do while the host launches work or runs other code.
+
+    Without the steps that last much longer, which profiled-late-steps judges.
+    """
+    return max(0.0, rank.gap("launching") + rank.gap("python") - in_late_steps(rank)) * rank.distortion
+
+
+def in_late_steps(rank: Rank) -> float:
+    """The share of the time in which no kernel runs in the steps that last much longer than the others."""
+    return rank.of_window(float(rank.late.get("idle_s") or 0.0))
 
 
 def is_launching(rank: Rank) -> bool:
@@ -78,7 +86,7 @@ def _copies(rank: Rank) -> int:
 
 def waits(rank: Rank) -> list[Mapping[str, Any]]:
     """The waits for the GPU that are repeated, without those for copies to the GPU."""
-    return [row for row in rank.rows("waits") if is_repeated(row["count"], rank) and "HtoD" not in (row.get("copied") or "")]
+    return [row for row in rank.rows("waits") if is_repeated(times(row), rank) and "HtoD" not in (row.get("copied") or "")]
 
 
 def waits_for_pageable(rank: Rank) -> list[Mapping[str, Any]]:
@@ -89,6 +97,11 @@ def waits_for_pageable(rank: Rank) -> list[Mapping[str, Any]]:
 def never_gets_ahead(rank: Rank, found: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the program waits so often, in the waits that were found, that each launch comes too late."""
     return is_launching(rank) and sum(row["count"] for row in found) * LEAST_AHEAD >= rank.kernel_count + _copies(rank)
+
+
+def times(row: Mapping[str, Any]) -> int:
+    """In how many steps something happened, or how often if that is not known: 700 times in one step is not repeated."""
+    return int(row.get("in_steps") or row["count"])
 
 
 def is_repeated(count: int, rank: Rank) -> bool:

@@ -97,9 +97,17 @@ class Work:
 
     def mean(self, name: str) -> float | None:
         """Of a reading within the window; of all readings if the timeline does not have it."""
-        began, ended = self.window
-        inside = [value for at, value in self.column(name) if began <= at <= ended]
+        inside = self._within(name)
         return statistics.fmean(inside) if inside else self.gpu.mean(name)
+
+    def median(self, name: str) -> float | None:
+        """As mean."""
+        inside = self._within(name)
+        return statistics.median(inside) if inside else self.gpu.mean(name)
+
+    def _within(self, name: str) -> list[float]:
+        began, ended = self.window
+        return [value for at, value in self.column(name) if began <= at <= ended]
 
     def share(self, name: str) -> float | None:
         value = self.mean(name)

@@ -8,7 +8,7 @@ import importlib
 import os
 import sys
 import threading
-from typing import Any, Callable, Dict, Iterator
+from typing import Any, Callable, Iterator
 
 MOST_OTHERS = 8
 PROFILERS = ("profile", "emit_nvtx", "emit_itt")
@@ -130,30 +130,6 @@ class Followed:
         if self.optimizer is None or self._others > MOST_OTHERS:
             self.optimizer, self._others = optimizer, 0
         return optimizer is self.optimizer
-
-
-class Clock:
-    """When the GPU came to the end of each step: the host alone may be many steps ahead."""
-
-    def __init__(self, torch: Any) -> None:
-        self._torch = torch
-        self._events: Dict[int, Any] = {}
-
-    def mark(self, step: int) -> None:
-        """Costs a few microseconds, and waits for nothing."""
-        if not self._torch.cuda.is_current_stream_capturing():
-            event = self._torch.cuda.Event(enable_timing=True)
-            event.record()
-            self._events[step] = event
-
-    def milliseconds(self) -> Dict[int, float]:
-        """Of each step whose end, and the end of the step before it, the GPU has reached."""
-        found = {}
-        for step, event in self._events.items():
-            before = self._events.get(step - 1)
-            if before is not None and before.query() and event.query():
-                found[step] = before.elapsed_time(event)
-        return found
 
 
 def _nothing() -> None:

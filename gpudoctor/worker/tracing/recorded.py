@@ -68,13 +68,15 @@ class Recorded:
 
     @property
     def sampled(self) -> Dict[str, Any]:
-        if not self.in_detail:
-            return {}
         return {
             "samples": self._sampler.samples,
             "places": self._sampler.places,
             "allocations": self._history.found,
         }
+
+    def look(self) -> None:
+        """Where the program is now, in another thread."""
+        self._sampler.take()
 
     def save(self, folder: str, name: str) -> List[str]:
         """Returns what the profiler complained about."""

@@ -37,12 +37,12 @@ class Sampler:
 
     def _run(self) -> None:
         while not self._ended.wait(PERIOD_SECONDS):
-            if len(self.samples) < MOST_SAMPLES:
-                self._take()
+            self.take()
 
-    def _take(self) -> None:
+    def take(self) -> None:
+        """Another sample."""
         frame = sys._current_frames().get(self._thread)
-        if frame is None:
+        if frame is None or len(self.samples) >= MOST_SAMPLES:
             return
         now = time.time_ns()
         number = self.number(frame)

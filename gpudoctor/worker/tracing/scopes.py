@@ -44,6 +44,8 @@ def _may_be_in_one(frame: Any) -> bool:
     """Each function of torch may be called by an operator, or be decorated with a range."""
     code = frame.f_code
     parts = code.co_filename.split(os.sep)
+    if code.co_name == "decorate_context" and parts[-2:] == ["utils", "_contextlib.py"]:
+        return False  # @torch.no_grad() and its like: often around a whole program, and no range
     if "torch" in parts or "triton" in parts:
         return LAUNCHERS.isdisjoint(parts)
     if parts[-1] == "contextlib.py":

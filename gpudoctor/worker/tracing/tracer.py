@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Any, Dict, List, Optional
 
-from gpudoctor.worker.tracing import about, around, kineto, loading
+from gpudoctor.worker.tracing import about, around, kineto, loading, stepping
 from gpudoctor.worker.tracing.notes import note, write
 from gpudoctor.worker.tracing.recorded import Recorded, Ticker
 from gpudoctor.worker.tracing.scopes import Scopes
@@ -56,9 +56,9 @@ class Tracer:
         self.is_final = False  # nothing is recorded any more, whatever comes
         self.has_cuda, self.cuda_ns = False, 0
         self.followed = around.Followed()
-        self.clock = around.Clock(torch)
         self.scopes = Scopes()
-        self.steps: List[int] = []
+        self.stepping = stepping.Steps(torch)
+        self.steps = self.stepping.ended_ns
         self.began_steps = self.ended_steps = self.detail_steps = self.after_steps = 0
         self.now: Optional[Recorded] = None
         self.early: Optional[Recorded] = None
@@ -99,9 +99,7 @@ class Tracer:
         is_enough = self.state == DONE and (self.is_final or len(self.steps) >= self.after_steps + MOST_AFTER > MOST_AFTER)
         if is_enough or not self.followed.is_this(optimizer):
             return
-        self.steps.append(time.time_ns())
-        if self.has_cuda:
-            self.clock.mark(len(self.steps) - 1)
+        self.stepping.end(self.has_cuda)
         if self.state == EARLY:
             self._finish_early()
         elif self.state == IDLE or (self.state == DONE and not self.after_steps):
@@ -132,6 +130,8 @@ class Tracer:
             self._main.post(self._without_steps)
         elif self.state == WINDOW and seconds >= self.settings["seconds"] * by_steps:
             self._main.post(self._finish)
+        elif self.state == WINDOW and self.now and self.stepping.is_late():
+            self.now.look()
         elif self.state == DETAIL and seconds >= min(DETAIL_SECONDS, self.settings["seconds"]) * by_steps:
             self._main.post(self._finish_detail)
 
@@ -174,8 +174,7 @@ class Tracer:
             self.scaler_updates_before = self.scaler_updates
 
     def _discard(self) -> None:
-        if self._stop():
-            self.state = BETWEEN
+        self.state = BETWEEN if self._stop() else self.state
 
     def _finish(self) -> None:
         """Of the window; then some steps in detail."""
@@ -183,7 +182,7 @@ class Tracer:
             self.ended_steps = len(self.steps) if self.began_steps else 0
             self.after_steps = self.ended_steps
             self.early = None
-            self.saved = {**self.now.told, **self._counted()}
+            self.saved = {**self.now.told, **self._counted(), "late": self.now.sampled}
             self.state = DONE
             self._save(self.now, "trace")
             if not self.is_final:
@@ -233,7 +232,8 @@ class Tracer:
         value: Dict[str, Any] = {"pid": self.pid, "state": state, "main": [*sys.argv[:1]], "has_cuda": self.has_cuda}
         value.update(about.rank(), notes=self.notes, **self.saved)
         value.update(steps_ns=self.steps, began_steps=self.began_steps, ended_steps=self.ended_steps)
-        value.update(about.readable({"steps_gpu_ms": self.clock.milliseconds}), after_steps=self.after_steps)
+        value.update(about.readable({"steps_gpu_ms": self.stepping.clock.milliseconds}))
+        value.update(after_steps=self.after_steps, held=self.stepping.held)
         write(os.path.join(self.settings["folder"], "about-%d.json" % self.pid), value)
 
     def _yield(self) -> None:
@@ -290,7 +290,7 @@ class Tracer:
         if self.state == DETAIL:
             self._finish_detail()
         elif self.early:
-            self.saved = {**self.early.told, **self._counted(), **self.early.sampled}
+            self.saved = {**self.early.told, **self._counted(), **self.early.sampled, "is_start": True}
             self._save(self.early, "trace")
             self.early = None
         else:
