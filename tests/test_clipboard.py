@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from forked import run
 from stand_in import environment
 from test_report import HEALTHY
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.slow
 def copy(tmp_path: Path, **more: str) -> subprocess.CompletedProcess[str]:
     (tmp_path / "report.json").write_text(formats.render("json", HEALTHY))
     argv = [sys.executable, "-m", "gpudoctor", "report", "report.json", "--for", "nccl", "--copy"]
-    return subprocess.run(argv, env={**environment(), **more}, cwd=tmp_path, capture_output=True, text=True, check=False)
+    return run(argv, env={**environment(), **more}, cwd=tmp_path, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize(("display", "programs"), [("DISPLAY", ("xclip",)), ("WAYLAND_DISPLAY", ("wl-copy", "wl-paste"))])

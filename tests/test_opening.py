@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import forked
 import machine
 import pytest
 from each import each
@@ -58,7 +59,7 @@ def full(tmp_path: Path) -> Path:
 
 
 def warnings(*args: object) -> list[str]:
-    plain = json.loads(run(*map(str, args), "--format", "json").stdout)
+    plain = json.loads(run(*map(str, args), "--format", "json", "--no-redact").stdout)
     return [entry["problem"] for entry in plain["diagnosis"]]
 
 
@@ -242,7 +243,7 @@ def test_wrong_usage(args: list[str], words: str) -> None:
 def test_standard_input_is_read_once(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gpudoctor"]
     given = SNAPSHOT.read_bytes()
-    done = subprocess.run([*command, "diff", "-", "-"], input=given, capture_output=True, env=environment(), check=False)
+    done = forked.run([*command, "diff", "-", "-"], input=given, capture_output=True, env=environment())
     assert (done.returncode, done.stderr.startswith(b"Error: - is empty, or was already read")) == (2, True)
     closed = ["sh", "-c", 'exec "$@" <&-', "sh", *command, "report", "-"]
     done = subprocess.run(closed, capture_output=True, env=environment(), check=False)
