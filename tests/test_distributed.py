@@ -233,6 +233,7 @@ def forked_ranks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[l
     return folder, json.loads(done.stdout), done.stderr
 
 
+@pytest.mark.xdist_group("ranks")
 def test_two_ranks_on_the_processor(forked_ranks: tuple[Path, list[list[int]], str]) -> None:
     folder, (codes, _), errors = forked_ranks
     assert codes == [0, 0], errors
@@ -279,6 +280,7 @@ def test_sums_under_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert wrong["wrong_words"] == {"3": wrong["sums"] * load.lines.shape[0]}
 
 
+@pytest.mark.xdist_group("ranks")
 def test_an_error_of_a_rank_is_kept_for_the_message(forked_ranks: tuple[Path, list[list[int]], str]) -> None:
     """What becomes of its words is tested above."""
     folder, (_, codes), _ = forked_ranks
