@@ -179,26 +179,32 @@ class Rank(Guarded):
                     raise TypeError(f"{field} of {name} is {type(row[field]).__name__}")
         return found
 
+    def _table(self, name: str) -> Mapping[str, Any]:
+        found = self.value.get(name) or {}
+        if not isinstance(found, dict):
+            raise TypeError(f"{name} is {type(found).__name__}")
+        return found
+
     @property
     def calls(self) -> Mapping[str, Any]:
-        return self.value.get("calls") or {}
+        return self._table("calls")
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        return self.value.get("settings") or {}
+        return self._table("settings")
 
     @property
     def capability(self) -> tuple[int, int] | None:
-        found = (self.value.get("device") or {}).get("capability")
+        found = self.device.get("capability")
         return (int(found[0]), int(found[1])) if found else None
 
     @property
     def device(self) -> Mapping[str, Any]:
-        return self.value.get("device") or {}
+        return self._table("device")
 
     @property
     def memory(self) -> Mapping[str, Any]:
-        return self.value.get("memory") or {}
+        return self._table("memory")
 
     def grown(self, counter: str) -> int | None:
         """By how much a counter of torch's allocator grew in the window; None if unknown."""
@@ -222,7 +228,7 @@ class Rank(Guarded):
 
     @property
     def compiled(self) -> Mapping[str, Any]:
-        return self.value.get("compiled") or {}
+        return self._table("compiled")
 
     def count(self, name: str) -> int:
         """Of `loads`, `scaler_updates` and the like; 0 if there were none."""
