@@ -130,10 +130,11 @@ def test_a_measured_result_or_counter_that_is_null_is_missing() -> None:
     assert "unexpected form (KeyError: 'wrong_elements')" in rows["memory-bandwidth"].message
 
 
-@each("name", ["settings", "calls", "device", "memory", "compiled"])
+@each("name", ["settings", "calls", "device", "memory", "compiled", "shapes"])
 def test_a_part_of_a_profile_of_another_type_costs_what_it_shows(name: str) -> None:
     taken = machine.load("profiled-cudnn-benchmark-with-changing-shapes")
     value = taken.replies["job-profile"].value
-    ranks = [{**rank, name: 5} for rank in value["ranks"]]
+    wrong = [{"operator": "conv", "shapes": 9, "some": [[1]]}] if name == "shapes" else 5
+    ranks = [{**rank, name: wrong} for rank in value["ranks"]]
     odd = replace(taken, replies={**taken.replies, "job-profile": Reply("ok", {**value, "ranks": ranks})})
     assert Status.ERROR not in {row.status for row in doctor.judge_at_its_level(odd).checks}

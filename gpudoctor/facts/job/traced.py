@@ -175,7 +175,8 @@ class Rank(Guarded):
         found = tuple(self.value.get(name) or ())
         for row in found:
             for field, kinds in FIELDS[name].items():
-                if not isinstance(row[field], kinds) or row[field] is True:
+                is_of_texts = not isinstance(row[field], list) or all(isinstance(one, str) for one in row[field])
+                if not isinstance(row[field], kinds) or row[field] is True or not is_of_texts:
                     raise TypeError(f"{field} of {name} is {type(row[field]).__name__}")
         return found
 
