@@ -28,7 +28,7 @@ from gpudoctor.errors import UserError, WorkError
 from gpudoctor.files import baseline, bundle, expectation, opening, page, snapshot
 from gpudoctor.knowledge import expectations
 from gpudoctor.lint import files as lint
-from gpudoctor.model import Opened, Report, Snapshot
+from gpudoctor.model import Opened, Report, Snapshot, Status
 from gpudoctor.repair import plan, script
 from gpudoctor.report import bundle as packing
 from gpudoctor.report import compared, formats, tickets
@@ -36,7 +36,10 @@ from gpudoctor.report import compared, formats, tickets
 TIMES = int(os.environ.get("GPUDOCTOR_FUZZ", "1"))
 SEED = int(os.environ.get("GPUDOCTOR_FUZZ_SEED", "0"))
 HERE = Path(__file__).parent
-CASES = ("h100-measured", "container-beside-dead-gpu", "container-start-with-gpu", "no-gpu", "h200-x2-measured")
+CASES = (
+    *("h100-measured", "container-beside-dead-gpu", "container-start-with-gpu", "no-gpu", "h200-x2-measured"),
+    *("hang-nccl-recorders", "command-slow", "profiled-compiles-in-steps", "watched-cpu-job"),
+)
 REFUSED = (UserError, WorkError)
 PIN = f"reference: nvcr.io/b:1\n    digest: sha256:{'0' * 64}\n    date: '2026-01-02'"
 
@@ -80,6 +83,7 @@ def test_a_snapshot(seed: int) -> None:
     if taken is None:
         return
     report = doctor.judge_at_its_level(taken)
+    assert [row for row in report.checks if row.status is Status.ERROR] == []
     for form in by.sample(sorted(formats.FORMATS), 2):
         formats.render(form, report, taken).encode()
     script.render(plan.ordered(plan.of_report(report.diagnosis)), str(report.target.get("distribution", "")), [])
