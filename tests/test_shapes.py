@@ -32,6 +32,7 @@ WRONG = [
     ("command", None, "Expected object, got null"),
     ("command", {"line": None}, "got null - at .line"),
     ("job-hang", None, "Expected object, got null"),
+    ("job-hang", {"ras": [{"report": {"communicators": [{"size": "2"}]}}]}, "at .ras[0].report.communicators[0].size"),
 ]
 
 

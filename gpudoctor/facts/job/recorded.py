@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 
 class Frame(NamedTuple):
@@ -79,11 +79,41 @@ class Timeout:
     completed: int = -1
 
 
+class _Named(TypedDict):
+    rank: int
+
+
+class Missing(_Named, total=False):
+    """A rank that NCCL cannot reach."""
+
+    pid: int
+    host: str
+    dead: bool
+
+
+class Counted(_Named):
+    """How many operations of each name a rank launched."""
+
+    counts: dict[str, int]
+
+
+class Communicator(TypedDict):
+    hash: str
+    size: int
+    ranks: list[Counted]
+    missing: list[Missing]
+
+
+class RasReport(TypedDict, total=False):
+    version: str
+    communicators: list[Communicator]
+
+
 @dataclass(frozen=True)
 class Answer:
     """What NCCL's RAS socket answered: a report, a text of an older NCCL, or why it did not."""
 
     address: str = ""
-    report: dict[str, Any] = field(default_factory=dict)
+    report: RasReport = field(default_factory=RasReport)
     text: str = ""
     failed: str = ""

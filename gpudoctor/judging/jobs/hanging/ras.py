@@ -6,10 +6,10 @@ The text of NCCL before 2.28.7 names only ranks that are few; the report in JSON
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gpudoctor.facts.job.recorded import Answer
+from gpudoctor.facts.job.recorded import Answer, Communicator, RasReport
 from gpudoctor.judging.jobs.hanging.standing import BEHIND, DIFFER, TOGETHER, Parting
 
 SOURCE = "NCCL's RAS threads"
@@ -24,8 +24,8 @@ _DEAD = re.compile(r"^\s+Process (\d+) on node (\S+) managing GPUs? ([\d,]+)", r
 
 def gone(answers: Sequence[Answer]) -> dict[int, dict[str, Any]]:
     """Rank -> {"pid", "host", "dead"} of those that NCCL cannot reach."""
-    report = answers[-1].report if answers else {}
-    found = {rank["rank"]: rank for one in report.get("communicators", ()) for rank in one["missing"]}
+    report = answers[-1].report if answers else RasReport()
+    found: dict[int, Any] = {rank["rank"]: rank for one in report.get("communicators", ()) for rank in one["missing"]}
     if not found and answers and answers[-1].text:
         for _, _, status, body in _BLOCK.findall(answers[-1].text):
             if status == "INCOMPLETE":
@@ -46,14 +46,14 @@ def partings(answers: Sequence[Answer]) -> Iterator[Parting]:
         return
     last = answers[-1]
     if last.report:
-        for one in last.report["communicators"]:
+        for one in last.report.get("communicators", ()):
             if one["size"] > 1 and (found := _of_counts(one)):
                 yield found
     elif last.text:
         yield from _of_text(last.text)
 
 
-def _of_counts(one: Mapping[str, Any]) -> Parting | None:
+def _of_counts(one: Communicator) -> Parting | None:
     counts: dict[int, dict[str, int]] = {rank["rank"]: rank["counts"] for rank in one["ranks"]}
     if len(counts) < 2:
         return None
@@ -113,5 +113,9 @@ def _counts_in(text: str) -> list[str]:
     return re.findall(r"launched up to operation \d+", text)
 
 
-def _totals(report: Mapping[str, Any]) -> dict[tuple[str, int], int]:
-    return {(one["hash"], rank["rank"]): sum(rank["counts"].values()) for one in report["communicators"] for rank in one["ranks"]}
+def _totals(report: RasReport) -> dict[tuple[str, int], int]:
+    return {
+        (one["hash"], rank["rank"]): sum(rank["counts"].values())
+        for one in report.get("communicators", ())
+        for rank in one["ranks"]
+    }
