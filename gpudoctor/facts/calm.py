@@ -100,8 +100,8 @@ _COMPLAINS = re.compile(
     | fail(?:s|ed|ing)? | dead | lost | disappear\w* | falls?\ off | reboots? | freez\w+ | frozen | wrong\ results?
     | how\ (?:do|can|to|should)\ (?:I|we)?\ ?(?:fix|solve|resolve|repair)\w* | any\ (?:ideas?|help|suggestions?)
       | please\ help | help!
-    | only\ (?:on|in|with|when|after|if)
-    | leak(?:s|ing)? | gibberish | garbage | (?:becomes?|becoming|turns?(?:\ in)?(?:to)?|gets?|goes|is|produces?)\ nans?
+    | only\ (?:on|in|with|when|after|if|(?:happens?|occurs?|appears?|fails?)\ )
+    | leak(?:s|ing)? | gibberish | garbage | nans?
     )\b
     | 报错 | 无法 | 不能 | 失败 | 怎么解决 | エラー | できない | できません | 動かない | geht\ nicht
       | funktioniert\ nicht | no\ funciona

@@ -157,7 +157,43 @@ EVERY_GPU = Problem(
     ),
     references=("https://huggingface.co/docs/transformers/main/en/main_classes/trainer",),
 )
+EVALUATION = Problem(
+    id="graph-kept-in-evaluation",
+    title="The evaluation keeps more in GPU memory than the training",
+    why="Without torch.no_grad() every output keeps the whole graph that computed it. Trainers also collect the predictions "
+    "of all batches on the GPU, and the batch or image size of the evaluation can be larger than that of the training.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix("In the program: run the evaluation in `with torch.inference_mode():`, and keep outputs with .detach().cpu()"),
+        Fix("With Transformers: set eval_accumulation_steps=1 and a small per_device_eval_batch_size"),
+        Fix("With Transformers: reduce what is collected with preprocess_logits_for_metrics, for example to the largest logit"),
+        Fix("Call torch.cuda.empty_cache() before the evaluation if its tensors have other sizes than those of the training"),
+    ),
+    references=("https://discuss.pytorch.org/t/out-of-memory-error-during-evaluation-but-training-works-fine/12274",),
+)
+SOLVER = Problem(
+    id="conda-solver-slow",
+    title="conda searches long for packages that fit each other",
+    why="conda's old solver tries combinations of all channels, which takes minutes to hours in a large environment, and can "
+    "end without a result. Mixed channels and an installed base environment make it worse.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix(
+            "Install into a new environment, not into base", "conda create -n gpu python=3.12", kind="install", needs=("network",)
+        ),
+        Fix("Use the fast solver (standard since conda 23.10)", "conda update -n base conda", kind="install", needs=("network",)),
+        Fix(
+            "For PyTorch: use pip in the new environment, as PyTorch has no conda packages since 2.6",
+            "python -m pip install torch torchvision --index-url https://download.pytorch.org/whl/cu126",
+            kind="install",
+            needs=("network",),
+        ),
+    ),
+    references=("https://www.anaconda.com/blog/a-faster-conda-for-a-growing-community",),
+)
 WIDER_RANGE = Fix(
     "In training: use bfloat16 on Ampere and newer GPUs; with float16 use GradScaler and compute the loss in float32"
 )
-PROBLEMS = (NOT_FASTER, RESERVED, COMPILED, STILL_REFERRED, CPU_ONLY, LOCKED, LARGER_BATCH, EVERY_GPU)
+PROBLEMS = (NOT_FASTER, RESERVED, COMPILED, STILL_REFERRED, CPU_ONLY, LOCKED, LARGER_BATCH, EVERY_GPU, EVALUATION, SOLVER)

@@ -40,7 +40,7 @@ _SOLVED = re.compile(
     | \b(?:fixed|solved|resolved)\ (?:the|my|this)\ (?:problem|issue|error)\b
     | \bnothing\ is\ (?:broken|wrong)\ any\ ?more\b | \breturned\ to\ service\b | \bdid\ the\ trick\b | \bvoil[aà]\b
     | \b(?:has|have)(?:n['’]t|\ not)\ (?:happened|occurred|come\ back)\ (?:again|since)\b
-    | \b(?:all\ good|works?(?:\ fine)?|working)\ (?:now|again)\b
+    | (?<!not\ )(?<!n't\ )\b(?:all\ good|works?(?:\ fine)?|working)\ (?:now|again)\b
     """,
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
