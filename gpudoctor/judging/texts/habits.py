@@ -170,7 +170,7 @@ EVALUATION = Problem(
         Fix("With Transformers: reduce what is collected with preprocess_logits_for_metrics, for example to the largest logit"),
         Fix("Call torch.cuda.empty_cache() before the evaluation if its tensors have other sizes than those of the training"),
     ),
-    references=("https://discuss.pytorch.org/t/out-of-memory-error-during-evaluation-but-training-works-fine/12274",),
+    references=("https://docs.pytorch.org/docs/stable/notes/autograd.html",),
 )
 SOLVER = Problem(
     id="conda-solver-slow",
