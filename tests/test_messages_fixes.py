@@ -8,7 +8,7 @@ import pytest
 import safe_script
 from each import each, try_each
 
-from gpudoctor import catalog, doctor, evidence
+from gpudoctor import doctor, evidence
 from gpudoctor.knowledge import messages
 
 pytestmark = pytest.mark.slow
@@ -49,7 +49,7 @@ def test_a_text_alone_gives_lines_to_paste(topic: str) -> None:
 
 
 def _gives_lines_to_paste(sample: str) -> None:
-    report = doctor.judge(evidence.snapshot_of(evidence.of_text(sample)), catalog.checks())
+    report = doctor.judge_at_its_level(evidence.snapshot_of(evidence.of_text(sample)))
     assert report.diagnosis
     for entry in report.diagnosis:
         lines = [line for fix in entry.fixes for line in (fix.command, fix.verify, fix.undo) if line]
