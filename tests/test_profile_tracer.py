@@ -385,12 +385,17 @@ def test_no_recording_begins_in_a_range_that_another_one_saw_begin() -> None:
 
 def test_a_program_without_gradients_is_no_range() -> None:
     """@torch.no_grad() around a whole program would leave it without a profile."""
-    scopes, seen = Scopes(), []
+    scopes, seen = Scopes(), list[bool]()
+
+    def note_and_ask() -> None:
+        scopes.note()
+        seen.append(scopes.are_closed())
+
     for file, name in (("utils/_contextlib.py", "decorate_context"), ("autograd/profiler.py", "decorate_context")):
         code = compile(f"def {name}(call):\n    call()", f"/usr/lib/python3/dist-packages/torch/{file}", "exec")
         names: dict[str, Any] = {}
         exec(code, names)
-        names[name](lambda: (scopes.note(), seen.append(scopes.are_closed())))
+        names[name](note_and_ask)
     assert seen == [True, False]
 
 

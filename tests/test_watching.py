@@ -16,6 +16,7 @@ from gpudoctor.worker.measuring.watching import kernel_messages, numbers
 from gpudoctor.worker.measuring.watching.counters import Counters
 from gpudoctor.worker.measuring.watching.kernel_messages import KernelMessages, line_of
 from gpudoctor.worker.measuring.watching.record import MOST_POINTS, Record, Series
+from gpudoctor.worker.probes import kernel_log
 
 XID = "NVRM: Xid (PCI:0000:05:00): 79, GPU has fallen off the bus."
 RECORD = f"4,1234,987654321,-;{XID}\n SUBSYSTEM=pci\n"
@@ -133,7 +134,7 @@ def test_records_of_dev_kmsg_become_lines_of_dmesg(tmp_path: Path) -> None:
 
 def test_without_dev_kmsg_the_ring_buffer_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = ["[    1.000000] NVRM: loading", "[   10.000000] NVRM: a"]
-    monkeypatch.setattr(kernel_messages.kernel_log, "ring_buffer", lambda machine: list(log))
+    monkeypatch.setattr(kernel_log, "ring_buffer", lambda machine: list(log))
     monkeypatch.setattr(kernel_messages, "RING_BUFFER_EVERY", 0.0)
     messages = KernelMessages(str(tmp_path / "none"))
     assert (messages.source, messages.read()) == ("ring buffer", [])
@@ -154,7 +155,7 @@ def refused(machine: Any) -> list[str]:
 def test_without_a_readable_log_it_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_messages, "JOURNAL", ("false",))
     for buffer, words in ((refused, "Operation not permitted"), (lambda machine: ["[ 0.0] Starting gVisor..."], "gVisor's own")):
-        monkeypatch.setattr(kernel_messages.kernel_log, "ring_buffer", buffer)
+        monkeypatch.setattr(kernel_log, "ring_buffer", buffer)
         messages = KernelMessages(str(tmp_path / "none"))
         assert (messages.source, messages.read()) == ("", [])
         assert "kmsg: No such file or directory; ring buffer: " in messages.why
@@ -163,12 +164,17 @@ def test_without_a_readable_log_it_says_why(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_journal_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_messages.kernel_log, "ring_buffer", refused)
+    monkeypatch.setattr(kernel_log, "ring_buffer", refused)
     monkeypatch.setattr(kernel_messages, "JOURNAL", ("sh", "-c", f"echo '[  987.654321] node7 kernel: {XID}'; exec sleep 600"))
     monkeypatch.setattr(kernel_messages, "JOURNAL_STARTS_SECONDS", 0.01)
     messages = KernelMessages(str(tmp_path / "none"))
     heard: list[str] = []
-    assert until(lambda: heard.extend(messages.read()) or bool(heard))
+
+    def hears() -> bool:
+        heard.extend(messages.read())
+        return bool(heard)
+
+    assert until(hears)
     messages.close()
     assert (messages.source, heard) == ("journal", [LINE])
 
