@@ -109,4 +109,23 @@ RISER = Problem(
     ),
     references=("https://github.com/Cyclenerd/ethereum_nvidia_miner/issues/40",),
 )
-PROBLEMS = (SWITCHES_OFF, FANS, NO_PODS, HIDDEN, RISER)
+COPIED = Problem(
+    id="frames-copied-between-gpus",
+    title="One GPU draws, and the monitor hangs on the other, so each frame is copied",
+    why="In a laptop each output belongs to one of the two GPUs: HDMI often to the NVIDIA GPU, USB-C to the integrated one. "
+    "In hybrid mode the frames of outputs of the other GPU are copied, which costs rate and smoothness.",
+    action=Action.FIX_CONFIG,
+    status=Status.WARN,
+    fixes=(
+        Fix(
+            "Show which outputs are connected, and to which GPU each card belongs",
+            "grep -H . /sys/class/drm/card*-*/status; ls -l /dev/dri/by-path",
+            kind="read",
+            on=("host",),
+        ),
+        Fix("Connect the monitor to an output of the GPU that draws: another port of the laptop or dock"),
+        Fix("Let the NVIDIA GPU draw everything: choose the mode nvidia in the graphics mode tool or the firmware, then reboot"),
+    ),
+    references=("https://download.nvidia.com/XFree86/Linux-x86_64/580.65.06/README/randr14.html",),
+)
+PROBLEMS = (SWITCHES_OFF, FANS, NO_PODS, HIDDEN, RISER, COPIED)

@@ -209,6 +209,34 @@ def unreadable(facts: Facts) -> Iterator[Finding]:
         yield NOT_READABLE.found(words, {"file": path}, confidence=Confidence.LIKELY)
 
 
+_BY_ROOT = re.compile(
+    r"""
+    ^\S*[$#\ ]*sudo\ podman\ run\b[^\n]*nvidia\.com/gpu[^\n]*\n
+    (?:[^\n$#]*\n){0,3}? [^\n]*(?: GPU\ 0: | NVIDIA-SMI\ \d )
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+_BY_USER = re.compile(r"(?m)^(?![^\n]*sudo)[^\n]*\bpodman run\b[^\n]*\n[^\n]*unresolvable CDI devices")
+
+
+def for_root_only(facts: Facts) -> Iterator[Finding]:
+    """podman finds the device as root, and not as the user."""
+    text = "\n".join(passages(facts))
+    works = _BY_ROOT.search(text)
+    if works and _BY_USER.search(text) and not _ROOTS_FILE.search(text):
+        words = "podman finds the CDI device as root, and not as this user"
+        fixes = (
+            Fix(
+                "Let all users read the specifications; they have no secrets",
+                "sudo find /etc/cdi /var/run/cdi -name '*.yaml' -exec chmod 644 {} +",
+                verify="nvidia-ctk cdi list",
+                kind="set",
+                needs=("root",),
+            ),
+        )
+        yield replace(NOT_READABLE, fixes=fixes).found(words, confidence=Confidence.LIKELY)
+
+
 _DEFAULT = re.compile(r"""default_runtime_name\s*=\s*["']runc["']""")
 _REGISTERED = re.compile(r"\bruntimes\.[\"']?nvidia\b[\s\S]{0,600}?nvidia-container-runtime")
 _NO_NVML = re.compile(
@@ -268,4 +296,4 @@ def no_names(facts: Facts) -> Iterator[Finding]:
         yield NO_NAMES.found(words, {"name": name} if name else {}, confidence=Confidence.LIKELY)
 
 
-RULES = (gone_gpu, other_python, unreadable, runtime_not_chosen, no_names)
+RULES = (gone_gpu, other_python, unreadable, for_root_only, runtime_not_chosen, no_names)
