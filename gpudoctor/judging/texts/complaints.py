@@ -111,7 +111,7 @@ RISER = Problem(
 )
 COPIED = Problem(
     id="frames-copied-between-gpus",
-    title="One GPU draws, and the monitor hangs on the other, so each frame is copied",
+    title="The monitor is on the GPU that does not draw, so frames are copied",
     why="In a laptop each output belongs to one of the two GPUs: HDMI often to the NVIDIA GPU, USB-C to the integrated one. "
     "In hybrid mode the frames of outputs of the other GPU are copied, which costs rate and smoothness.",
     action=Action.FIX_CONFIG,
