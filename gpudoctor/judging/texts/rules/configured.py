@@ -278,7 +278,7 @@ _NO_NAME = re.compile(
     | curl:\ \(6\)\ Could\ not\ resolve\ host:\ (?P<curl>\S+)
     | wget:\ unable\ to\ resolve\ host\ address\ ['‘](?P<wget>[^'’]+)
     | DNS:\ transient\ error\ \(try\ again\ later\)
-    | (?:[Pp]ull|manifests|registry)\b[^\n]{0,400}?\ lookup\ (?P<pull>[\w.-]+)(?:\ on\ \S+)?:
+    | (?:[Pp]ull|manifests)\b[^\n]{0,400}?\ lookup\ (?P<pull>[\w.-]+)(?:\ on\ \S+)?:
       \ (?:no\ such\ host|server\ misbehaving|Temporary\ failure)
     """,
     re.VERBOSE,
