@@ -155,7 +155,7 @@ CAUSES: Mapping[str, tuple[str, ...]] = {
     "user-outside-group-of-node": ("render-node-not-accessible",),
     "vfio-id-not-bound": ("nouveau-loaded",),
     "vfio-ids-match-no-gpu": ("nouveau-loaded",),
-    "vgpu-guest-driver-incompatible": ("gpu-initialisation-failed", "no-nvidia-gpu"),
+    "vgpu-guest-driver-incompatible": ("gpu-initialisation-failed", "no-nvidia-gpu", "driver-too-old-for-runtime"),
     "vm-firmware-without-large-window": ("bar-not-assigned-above-4g",),
     "wayland-without-modeset": ("render-node-not-accessible",),
     "wsl-dxg-missing": (

@@ -279,8 +279,8 @@ _EMPTY = re.compile(
 _INACTIVE = re.compile(r"(?i)all links are inactive")
 _LINK_STATE = re.compile(r"(?m)^\s*Link \d+: (<inactive>|\d)")
 _BRIDGE = re.compile(r"(?i)\bbridged?\b|nvlink(?:ed)? (?:installed|connected)")
-_PEERS = re.compile(r"(?i)\bp2p\b|peer|nccl|all.?reduce|multi.?gpu")
-_WRONG = re.compile(r"(?i)wrong|corrupt|garbage|hang|stuck|freez|slow|nan\b")
+_PEERS = re.compile(r"(?i)\bp2p\b|peer|nccl|all.?reduce|multi.?gpu|data.?parallel")
+_WRONG = re.compile(r"(?i)wrong|corrupt|garbage|hang|stuck|freez|slow|nan\b|accuracy")
 
 RULES = (
     narrow_link,

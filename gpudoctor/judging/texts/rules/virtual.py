@@ -207,4 +207,31 @@ def guest_newer_than_host(facts: Facts) -> Iterator[Finding]:
             yield facts.problems["vgpu-guest-driver-incompatible"].found(words, confidence=Confidence.LIKELY)
 
 
-RULES = (cpu_of_guest, guest_newer_than_host, data_on_windows_drive, slow_after_a_while, no_cgroups, old_windows, without_uvm)
+_MANAGER_IN_GUEST = re.compile(
+    r"""
+    (?i:install\w*|ran|running|used?)\b[^\n]{0,120}? (?P<file>NVIDIA-Linux-\S+?-vgpu-kvm\S*) [^\n]{0,120}?
+    (?i:(?:in|inside|on)\ (?:the|my|a|our)\ (?:\w+\ )?(?:guest|vm|virtual\ machine))
+    """,
+    re.VERBOSE,
+)
+
+
+def manager_in_guest(facts: Facts) -> Iterator[Finding]:
+    """The package for the host was installed in the virtual machine."""
+    found = next(filter(None, map(_MANAGER_IN_GUEST.search, passages(facts))), None)
+    if found:
+        file = found["file"].rstrip(").,")
+        words = f"{file} is the vGPU manager for the host; a virtual machine needs the package that ends in -grid"
+        yield facts.problems["vgpu-guest-driver-incompatible"].found(words, confidence=Confidence.LIKELY)
+
+
+RULES = (
+    cpu_of_guest,
+    guest_newer_than_host,
+    manager_in_guest,
+    data_on_windows_drive,
+    slow_after_a_while,
+    no_cgroups,
+    old_windows,
+    without_uvm,
+)
