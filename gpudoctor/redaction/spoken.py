@@ -73,7 +73,7 @@ _SPOKEN = tuple(
         rf"""
         ( (?i:{_PHRASE})[^\n:=]{{0,30}}[:=]?\s?["']? )( {_WORDS} )(?![A-Za-z_])
         """,
-        # A password of letters alone: where somebody logs in.
+        # A password of letters alone: only where people log in.
         rf"""(?i)
         ( \b{_LOGIN}[^\n]{{0,120}}?[\s,;&?](?: pass= | pw[=:]\s? )["']? )( [^\s"',;&]{{4,}} )
         """,
