@@ -5,8 +5,9 @@ torch.cat, contiguous, clone, repeat and a change of type write all their data a
 with torch.cat, everything before is copied in each round: the work grows with the square of the length.
 
 How it is judged
-gpudoctor profile adds the times of the kernels that only copy. They are a problem from 40 % of the time of all kernels on.
-The operator that launches most of them is named: torch.cat is one of a loop that lengthens tensors.
+gpudoctor profile adds the times of the kernels that only copy. They are a problem from 40 % of the time of all kernels on, if
+that is 20 % of the recorded time or more. The operator that launches most of them is named. If it is torch.cat, a loop
+lengthens tensors.
 
 Known exceptions
 Programs whose work is to move data, such as a benchmark of memory, do so on purpose.

@@ -12,10 +12,9 @@ from gpudoctor.jobs.tracing import host as hosts
 from gpudoctor.jobs.tracing import intervals as spans
 from gpudoctor.jobs.tracing.intervals import Intervals
 from gpudoctor.jobs.tracing.rows import Rows
+from gpudoctor.worker.tracing.stepping import LATE, LATE_SECONDS
 
 LEAST_OUTSIDE = 5
-LATE = 2.0  # times as long as the others
-LATE_US = 50_000.0  # and at least that much longer
 MOST_LINES = 4
 
 
@@ -65,7 +64,7 @@ def late(rows: Rows, about: Mapping[str, Any], ends: Sequence[float], idle: Inte
     if len(each) < LEAST_OUTSIDE:
         return {}
     usual = statistics.median(end - start for start, end in each)
-    long = [(start, end) for start, end in each if end - start >= max(LATE * usual, usual + LATE_US)]
+    long = [(start, end) for start, end in each if end - start >= max(LATE * usual, usual + LATE_SECONDS * 1e6)]
     if not long or 2 * len(long) >= len(each):
         return {}
     samples = hosts.Samples(about.get("late") or {}, rows.base_ns)
