@@ -84,6 +84,35 @@ def test_a_window_leaves_out_what_was_before_and_after(profile: Ran) -> None:
     assert {row["name"] for row in rank.rows("kernels")} == {"within"}
 
 
+WAITS = """
+    import sys, time, types, cupy
+    {}
+    recorder = sys.modules["gpudoctor_tracing.activity"].attached[0]
+    cupy.kernel("before")
+    while not recorder._has_ended:
+        cupy.kernel("within")
+        time.sleep(0.001)
+"""
+
+
+@pytest.mark.parametrize("uses_torch", [False, True])
+def test_where_both_are_installed_the_program_decides(profile: Ran, monkeypatch: pytest.MonkeyPatch, uses_torch: bool) -> None:
+    monkeypatch.setattr(engines, "_modules", lambda argv, variables: "['torch', 'cupti']")
+    torch = "sys.modules['torch'] = types.SimpleNamespace(cuda=types.SimpleNamespace(is_initialized=lambda: True))"
+    _, traced = profile(WAITS.format(torch if uses_torch else ""), "--after", "0.1s", "--for", "0.2s")
+    if uses_torch:
+        assert (traced.engine, traced.every_rank) == ("torch.profiler", ())
+        return
+    assert (traced.engine, "without torch" in traced.why) == ("cupti-python", True)
+    assert {row["name"] for row in traced.ranks[0].rows("kernels")} == {"within"}
+
+
+def test_a_program_that_ends_before_cupti_records_says_so(profile: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "_modules", lambda argv, variables: "['torch', 'cupti']")
+    _, traced = profile("import cupy")
+    assert "ended in the first 3 seconds" in traced.nothing
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "variables", "said"),

@@ -24,12 +24,14 @@ INSTALL = "install cupti-python in its environment, or Nsight Systems (https://d
 
 @dataclass(frozen=True)
 class Engine:
-    """why: the reason for the choice. path: of nsys or ncu. kernel: the name of the one to measure with ncu."""
+    """why: the reason for the choice. path: of nsys or ncu. kernel: the name of the one to measure with ncu. inside: which of
+    "torch" and "cupti" may record in the program; the program decides by what it uses."""
 
     name: str
     why: str
     path: str = ""
     kernel: str = ""
+    inside: tuple[str, ...] = ("torch",)
 
 
 def nsys() -> str:
@@ -59,11 +61,12 @@ def chosen(wanted: str, argv: Sequence[str], variables: Mapping[str, str]) -> En
     if wanted == "cupti":
         if "cupti" not in (found or ()):
             raise UserError("cupti-python is not installed in the Python of the command (pip install cupti-python)")
-        return Engine(CUPTI, "chosen by --engine")
+        return Engine(CUPTI, "chosen by --engine", inside=("cupti",))
     if found and "torch" in found:
-        return Engine(TORCH, "the Python of the command has torch")
+        inside = ("torch", "cupti") if "cupti" in found else ("torch",)
+        return Engine(TORCH, "the Python of the command has torch", inside=inside)
     if found and "cupti" in found:
-        return Engine(CUPTI, "the Python of the command has cupti-python, and no torch")
+        return Engine(CUPTI, "the Python of the command has cupti-python, and no torch", inside=("cupti",))
     if path and found is not None:
         return Engine(NSYS, "the Python of the command has no torch, and nsys is installed", path)
     if path and not _starts_python(argv):

@@ -59,8 +59,8 @@ class Window:
 class Hooked:
     """A place to run a command. before: words in front of it, of a tracer from outside. out: where its recordings go.
 
-    kernel: the name of the one whose code is wanted; then only its compilers are heard. by_cupti: cupti-python records, and
-    not torch.
+    kernel: the name of the one whose code is wanted; then only its compilers are heard. engines: which of "torch" and "cupti" may
+    record in the program.
     """
 
     argv: tuple[str, ...]
@@ -70,7 +70,7 @@ class Hooked:
     before: tuple[str, ...] = ()
     has_hook: bool = True
     kernel: str = ""
-    by_cupti: bool = False
+    engines: tuple[str, ...] = ("torch",)
 
     @contextlib.contextmanager
     def started(self, away: Sequence[Suspect], surroundings: Surroundings, has_terminal: bool) -> Iterator[Start]:
@@ -86,8 +86,8 @@ class Hooked:
 
     def _environment(self, folder: Path) -> dict[str, str]:
         window = self.window
-        settings = {"folder": str(self.out), **asdict(window), **({"kernel": self.kernel} if self.kernel else {})}
-        settings |= {"engine": "cupti"} if self.by_cupti else {}
+        settings = {"folder": str(self.out), **asdict(window), "engines": self.engines}
+        settings |= {"kernel": self.kernel} if self.kernel else {}
         paths = [str(folder), *filter(None, [self.variables.get("PYTHONPATH", "")])]
         return {
             "KINETO_LOG_LEVEL": QUIET_KINETO,

@@ -6,7 +6,7 @@ import json
 import shlex
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -15,7 +15,7 @@ from typing import Any
 
 from gpudoctor.errors import UserError, WorkError
 from gpudoctor.jobs.tracing import detailed, kernel_code, memory, ncu, nsys, reduced, rows
-from gpudoctor.jobs.tracing.engines import CUPTI, INSTALL, NCU, NSYS, Engine
+from gpudoctor.jobs.tracing.engines import CUPTI, INSTALL, NCU, NSYS, TORCH, Engine
 from gpudoctor.jobs.tracing.events import Trace
 from gpudoctor.jobs.tracing.hooked import Hooked, Window
 from gpudoctor.model import SNAPSHOT_SCHEMA, Reply, Snapshot
@@ -33,6 +33,7 @@ NO_PYTHON = (
     f"for programs without torch, {INSTALL}"
 )
 NO_LIBRARY = "no Python of the command imported a library for CUDA (CuPy, Numba, JAX, cuda-python, PyCUDA, TensorFlow)"
+NO_EITHER = f"{NO_LIBRARY[:-1]}, PyTorch)"
 NO_CUDA = "the program imports torch but never used CUDA"
 UNWRITTEN = "the profiler could not write all of its trace to {}: is there room, and no limit on the size of files?"
 CUT_OFF = "the program used CUDA but ended before the profiler could write: it was killed, or replaced itself by another program"
@@ -61,7 +62,7 @@ def profiled(
     which its output is copied. tell: called with a line if reading the traces takes long. UserError if it cannot be started."""
     with _folder(keep) as folder:
         before = _before(engine, folder, window, keep is not None)
-        place = Hooked(argv, variables, window, folder, before, engine.name != NSYS, engine.kernel, engine.name == CUPTI)
+        place = Hooked(argv, variables, window, folder, before, engine.name != NSYS, engine.kernel, engine.inside)
         attempt = laboratory.first(place, Goal(), out, err)
         size = sum(file.stat().st_size for file in folder.glob("*.json"))
         if size >= LARGE_BYTES:
@@ -69,7 +70,7 @@ def profiled(
         if engine.kernel:
             told = _of_kernel(engine, folder, argv, command.python_of(argv, variables), keep is not None)
         else:
-            told = nsys.told(engine.path, folder) if engine.name == NSYS else _told(folder, engine.name == CUPTI)
+            told = nsys.told(engine.path, folder) if engine.name == NSYS else _told(folder, engine)
     value = {
         "line": shlex.join(argv),
         "code": attempt.ran.code,
@@ -129,7 +130,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _told(folder: Path, by_cupti: bool) -> dict[str, Any]:
+def _told(folder: Path, engine: Engine) -> dict[str, Any]:
     """What the tracers of all processes wrote."""
     found = [one for one in map(_read, sorted(folder.glob("about-*.json"))) if one]
     notes = [one["note"] for one in map(_read, sorted(folder.glob("note-*.json"))) if one]
@@ -139,11 +140,13 @@ def _told(folder: Path, by_cupti: bool) -> dict[str, Any]:
         trace = folder / f"trace-{about['pid']}.json"
         if trace.exists() and len(ranks) < MOST_RANKS:
             ranks.append(of_trace(trace, about))
-    nothing = _nothing(found, ranks, notes, by_cupti)
+    nothing = _nothing(found, ranks, notes, engine.inside)
     if nothing and any(folder.glob("*.part*")):
         nothing = UNWRITTEN.format(folder)
     unused = max((one for one in found if one.get("cpu_s")), key=lambda one: float(one["cpu_s"]), default={})
     told = {"ranks": ranks, "notes": list(dict.fromkeys(notes))[:20], "nothing": nothing}
+    if engine.name == TORCH and any(one.get("engine") == CUPTI for one in found):
+        told |= {"engine": CUPTI, "engine_why": "the program uses CUDA without torch, and its Python has cupti-python"}
     return {**told, "unused": {name: unused[name] for name in ("cpu_s", "gpus") if name in unused}} if unused else told
 
 
@@ -160,7 +163,7 @@ def of_trace(trace: Path, about: Mapping[str, Any]) -> dict[str, Any]:
     return {**kept, **found, **({"allocations": allocations} if allocations else {})}
 
 
-def _nothing(found: list[dict[str, Any]], ranks: list[dict[str, Any]], notes: list[str], by_cupti: bool) -> str:
+def _nothing(found: list[dict[str, Any]], ranks: list[dict[str, Any]], notes: list[str], inside: Sequence[str]) -> str:
     if any(rank["kernel_count"] for rank in ranks):
         return ""
     if any(one.get("state") in ("refused", "failed") for one in found):
@@ -173,7 +176,9 @@ def _nothing(found: list[dict[str, Any]], ranks: list[dict[str, Any]], notes: li
         return "the program used no GPU: its steps ran on the processor"
     if notes and not found:
         return f"nothing was recorded: {notes[-1]}"
-    return NO_CUDA if found else NO_LIBRARY if by_cupti else NO_PYTHON
+    if found:
+        return NO_CUDA
+    return NO_EITHER if len(inside) > 1 else NO_LIBRARY if "cupti" in inside else NO_PYTHON
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -22,6 +22,7 @@ KINDS = ("CONCURRENT_KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "DRIVER")
 COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
 MEMORY = {1: "Pageable", 2: "Pinned", 3: "Device", 4: "Array", 5: "Managed", 6: "Device Static", 7: "Managed Static"}
 BUFFER_BYTES, MOST_EVENTS, MOST_SECONDS = 8 << 20, 500000, 120.0
+TOO_SHORT = "the program ended in the first %g seconds, before cupti-python records (--after changes that)"
 attached: List[Any] = []
 
 
@@ -29,23 +30,24 @@ def attach(settings: Dict[str, Any]) -> None:
     """Never raises: the program goes on as it would."""
     if attached:
         return
-    try:
-        cupti: Any = importlib.import_module("cupti.cupti")
+    attached.append(Activity(settings))
+    attached[0].start()
 
-        attached.append(Activity(cupti, settings))
-        attached[0].start()
-    except Exception as failure:
-        note(settings, "cupti-python records nothing: %s: %s" % (type(failure).__name__, failure))
+
+def torch_uses_cuda() -> bool:
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return cuda is not None and bool(cuda.is_initialized())
 
 
 class Activity:
     """Records from the first import of a library for CUDA on.
 
-    What came in the first `after` seconds counts only if the program ends in them.
+    What came in the first `after` seconds counts only if the program ends in them. If torch may be the one that records, nothing
+    is recorded before, and nothing at all if torch uses CUDA by then.
     """
 
-    def __init__(self, cupti: Any, settings: Dict[str, Any]) -> None:
-        self._cupti = cupti
+    def __init__(self, settings: Dict[str, Any]) -> None:
+        self._cupti: Any = None
         self._settings = settings
         self._pid = os.getpid()
         self._events: List[Dict[str, Any]] = []
@@ -56,22 +58,38 @@ class Activity:
         self._offset_ns = self._began_ns = 0
 
     def start(self) -> None:
-        cupti = self._cupti
-        cupti.activity_register_callbacks(lambda: (BUFFER_BYTES, 0), self._completed)
-        for name in KINDS:
-            cupti.activity_enable(getattr(cupti.ActivityKind, name))
-        self._began_ns = time.time_ns()
-        self._offset_ns = self._began_ns - int(cupti.get_timestamp())
+        if "torch" not in self._settings["engines"] and not self._begin():
+            return
         os.register_at_fork(after_in_child=self._forked)
         atexit.register(self.end)
         threading.Thread(target=self._run, name="gpudoctor-activity", daemon=True).start()
 
+    def _begin(self) -> bool:
+        try:
+            cupti: Any = importlib.import_module("cupti.cupti")
+
+            cupti.activity_register_callbacks(lambda: (BUFFER_BYTES, 0), self._completed)
+            self._cupti = cupti
+            for name in KINDS:
+                cupti.activity_enable(getattr(cupti.ActivityKind, name))
+            self._began_ns = time.time_ns()
+            self._offset_ns = self._began_ns - int(cupti.get_timestamp())
+        except Exception as failure:
+            note(self._settings, "cupti-python records nothing: %s: %s" % (type(failure).__name__, failure))
+            self._cupti = None
+        return self._cupti is not None
+
     def _run(self) -> None:
         time.sleep(self._settings["after"])
-        self._flush()
-        with self._lock:
-            self._events.clear()
-            self._began_ns, self._is_cut = time.time_ns(), False
+        if self._cupti is not None:
+            self._flush()
+            with self._lock:
+                self._events.clear()
+                self._began_ns, self._is_cut = time.time_ns(), False
+        elif torch_uses_cuda() or not self._begin():
+            self._has_ended = True
+            self._saved.set()
+            return
         time.sleep(self._settings["seconds"])
         self.end()
 
@@ -81,7 +99,10 @@ class Activity:
             is_first, self._has_ended = not self._has_ended, True
         if is_first and os.getpid() == self._pid:
             try:
-                self._finish(time.time_ns())
+                if self._cupti is not None:
+                    self._finish(time.time_ns())
+                elif not torch_uses_cuda():
+                    note(self._settings, TOO_SHORT % self._settings["after"])
             except Exception as failure:
                 note(self._settings, "cupti-python: %s: %s" % (type(failure).__name__, failure))
             self._saved.set()
@@ -156,6 +177,7 @@ class Activity:
         os.replace(path + ".part", path)
         notes = ["only the first %d records were kept" % MOST_EVENTS] if self._is_cut else []
         value = {"pid": self._pid, "state": "saved", "main": [*sys.argv[:1]], "has_cuda": True, "notes": notes}
+        value["engine"] = "cupti-python"
         value.update(about.rank(), began_ns=self._began_ns, ended_ns=ended)
         with open(os.path.join(folder, "about-%d.json" % self._pid), "w") as file:
             json.dump(value, file)

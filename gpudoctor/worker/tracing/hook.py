@@ -8,12 +8,13 @@ from importlib.machinery import ModuleSpec
 from typing import Any, Optional, Sequence
 
 AUTOTUNERS = ("torch._inductor.runtime.triton_heuristics", "triton.runtime.autotuner")
+TORCH = ("torch",)
 USERS_OF_CUDA = ("cupy", "numba.cuda", "jax", "cuda.bindings", "pycuda", "tensorflow")
 
 
 def install(settings: str) -> None:
     """Called at the start of each Python below the command, most of which never import torch: nothing else is loaded yet."""
-    wanted = AUTOTUNERS if '"kernel"' in settings else USERS_OF_CUDA if '"cupti"' in settings else ("torch",)
+    wanted = AUTOTUNERS if '"kernel"' in settings else TORCH * ('"torch"' in settings) + USERS_OF_CUDA * ('"cupti"' in settings)
     sys.meta_path.insert(0, Finder(wanted, settings))
 
 
