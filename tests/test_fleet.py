@@ -140,14 +140,38 @@ def test_several_processes_see_what_one_sees(dies: bool, planted: tuple[Path, di
     assert told(2) == told(1)
 
 
-def test_redaction_hides_the_nodes_too(planted: tuple[Path, dict[str, set[str]]], tmp_path: Path) -> None:
+@pytest.fixture
+def rack(planted: tuple[Path, dict[str, set[str]]], tmp_path: Path) -> Path:
+    """Three nodes, of which the last one is broken."""
+    folder, faults = planted
+    broken = min(faults["NVLink down"])
+    healthy = [path.stem for path in sorted(folder.iterdir()) if path.stem not in set().union(*faults.values())]
     few = tmp_path / "few"
     few.mkdir()
-    for path in sorted(planted[0].iterdir())[:2]:
-        (few / path.name).write_bytes(path.read_bytes())
-    done = run("fleet", "merge", str(few), "--redact")
-    assert "node0001" not in done.stdout
-    assert "GPU-" not in done.stdout
+    for place, name in ((1, healthy[0]), (2, healthy[1]), (10, broken)):
+        (few / f"rack1-node{place}.json").write_bytes((folder / f"{name}.json").read_bytes())
+    return few
+
+
+def test_redaction_hides_the_nodes_too(rack: Path, tmp_path: Path) -> None:
+    page, pages = tmp_path / "fleet.html", tmp_path / "pages"
+    done = run("fleet", "merge", str(rack), "--redact", "-o", str(page), "--pages", str(pages))
+    assert [path.name for path in pages.iterdir()] == ["node-3.html"]
+    ids = set(re.findall("GPU-[0-9a-f-]{36}", (rack / "rack1-node10.json").read_text()))
+    assert ids
+    for text in (done.stderr, page.read_text(), (pages / "node-3.html").read_text()):
+        assert "rack1-node" not in text
+        assert not [one for one in ids if one in text]
+
+
+def test_each_node_that_differs_has_a_page(rack: Path, tmp_path: Path) -> None:
+    page, pages = tmp_path / "fleet.html", tmp_path / "the pages"
+    run("fleet", "merge", str(rack), "-o", str(page), "--pages", str(pages))
+    text = page.read_text()
+    assert 'href="the%20pages/rack1-node10.html"' in text
+    assert text.index(">rack1-node2<") < text.index(">rack1-node10<")
+    assert [path.name for path in pages.iterdir()] == ["rack1-node10.html"]
+    assert "NVLink" in (pages / "rack1-node10.html").read_text()
 
 
 def test_one_bad_file_costs_one_node(tmp_path: Path) -> None:
@@ -180,6 +204,7 @@ def test_one_bad_file_costs_one_node(tmp_path: Path) -> None:
         (["merge", "one", "-w", "node[1-"], "not a valid set of nodes"),
         (["merge", "one", "-o", "fleet.md"], "a fleet is written as"),
         (["merge", "one", "--drain", "slurm"], "needs"),
+        (["check", "--engine", "local", "-w", "node1", "--pages", "pages"], "--pages needs --save"),
         (["check", "--engine", "local"], "no nodes given"),
         (["check", "--engine", "local", "-w", "node[3-1]"], "of nodes: bad range: invalid values in range: 3-1"),
         (["check", "--engine", "local", "-w", "node1", "-x", "node1"], "-x leaves out all nodes"),

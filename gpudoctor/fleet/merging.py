@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from gpudoctor.plain import plain
 
 MOST_VALUES = 20_000_000  # in the report of a fleet
 ENDINGS = (".json", ".json.gz", ".html", ".tar.gz", ".tgz")
+_NUMBERS = re.compile(r"([0-9]{1,18})")
 _OPEN = ("/dev/", "/proc/")  # pipes that a shell holds open: <(...)
 Change = Callable[[str, Read], "tuple[str, Read]"]
 Tell = Callable[[str], None]
@@ -51,7 +53,10 @@ def opened(path: str, tell: Tell) -> Fleet:
 
 
 def files(paths: Iterable[str]) -> dict[str, str]:
-    """Name of a node -> its file. A folder stands for the files in it. UserError if two files are of the same node."""
+    """Name of a node -> its file, node2 before node10. A folder stands for the files in it.
+
+    UserError if two files are of the same node.
+    """
     found: dict[str, str] = {}
     for path in paths:
         inside = sorted(_inside(Path(path))) if os.path.isdir(path) else [path]  # noqa: PTH112 (a closed folder is no error)
@@ -66,7 +71,12 @@ def files(paths: Iterable[str]) -> dict[str, str]:
             found[name] = file
     if not found:
         raise UserError("no files given")
-    return found
+    return dict(sorted(found.items(), key=lambda item: _by_number(item[0])))
+
+
+def _by_number(name: str) -> list[str | int]:
+    """Racks and nodes in the order of their numbers: text and numbers take turns."""
+    return [int(part) if place % 2 else part for place, part in enumerate(_NUMBERS.split(name))]
 
 
 def _inside(folder: Path) -> Iterator[str]:

@@ -38,7 +38,7 @@ class Redactor:
 
     def node(self, name: str, read: Read) -> tuple[str, Read]:
         """A node whose name is redacted, too."""
-        shown, words = (name, ()) if "hostname" in self._keep else (self._name(name), (name,))
+        shown, words = self.shown(name), () if "hostname" in self._keep else (name,)
         if isinstance(read, Unanswered):  # what ssh says holds names and addresses
             return shown, Unanswered(read.schema, shown, read.state)
         if isinstance(read, Report):
@@ -51,5 +51,6 @@ class Redactor:
         for failure in filter(None, said):
             self._warn(failure)
 
-    def _name(self, name: str) -> str:
-        return self._names.setdefault(name, f"node-{len(self._names) + 1}")
+    def shown(self, name: str) -> str:
+        """The name of a node in the report."""
+        return name if "hostname" in self._keep else self._names.setdefault(name, f"node-{len(self._names) + 1}")

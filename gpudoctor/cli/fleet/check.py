@@ -103,7 +103,9 @@ def command(
     names = nodesets.parsed(nodes, groups) if nodes or groups or engine != "kubernetes" else ()
     left_out = set(nodesets.parsed(exclude)) if exclude else set()
     if folder:
-        make_folder(folder)
+        delivering.make_folder(folder)
+    elif delivery.pages:
+        raise UserError("--pages needs --save: a page is made from the saved snapshot of its node")
     ask, found = _carrier(engine, namespace, cluster, view, image)
     if engine == "kubernetes" and not (names or found):
         raise UserError("no node of the cluster offers nvidia.com/gpu: name the nodes with -w")
@@ -117,7 +119,8 @@ def command(
     fleet = asking.fleet()
     for each in filter(None, (redactor, saving)):
         each.remember()
-    code = delivering.deliver(fleet, delivery)
+    files = {name: str(folder / f"{name}.json") for name in names} if folder else {}
+    code = delivering.deliver(fleet, delivery, files, redactor)
     context.exit(130 if is_interrupted else code)
 
 
@@ -167,12 +170,3 @@ def _asked(given: dict[str, Any]) -> Asked:
 
 def _measures(asked: Asked) -> bool:
     return any(check.workloads for check in asked.checks.values())
-
-
-def make_folder(folder: Path) -> None:
-    from gpudoctor.errors import WorkError
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as failure:
-        raise WorkError(f"cannot create the folder {folder}: {failure.strerror}") from None

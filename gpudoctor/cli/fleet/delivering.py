@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +45,9 @@ _SHARED = (
     click.option(
         "-o", "--output", "destinations", metavar="FILE", type=PATH, multiple=True, help="Write to FILE. Can be repeated."
     ),
+    click.option(
+        "--pages", metavar="DIR", type=PATH, help="Write the HTML report of each node that differs to DIR; fleet.html links them."
+    ),
     click.option("--good", metavar="FILE", type=PATH, help="Write the nodes that can be used to FILE, as a NodeSet."),
     click.option("--bad", metavar="FILE", type=PATH, help="Write the nodes that cannot be used to FILE, as a NodeSet."),
     click.option(
@@ -66,6 +71,7 @@ class Delivery:
 
     form: str | None
     destinations: tuple[Path, ...]
+    pages: Path | None
     good: Path | None
     bad: Path | None
     drain: str | None
@@ -83,6 +89,8 @@ class Delivery:
             made.format_of(path)
         for path in filter(None, (*made.destinations, made.good, made.bad)):
             output.must_be_writable(path)
+        if made.pages:
+            make_folder(made.pages)
         if made.drain:
             from gpudoctor.cli.fleet import draining
 
@@ -109,17 +117,33 @@ class Delivery:
         return Redactor(self.how.keep, self.how.words, sharing.warn, self.how.same_map)
 
 
-def deliver(fleet: Fleet, delivery: Delivery) -> int:
-    """Writes and prints the report. Returns the exit code."""
+def make_folder(folder: Path) -> None:
+    from gpudoctor.errors import WorkError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as failure:
+        raise WorkError(f"cannot create the folder {folder}: {failure.strerror}") from None
+
+
+def deliver(fleet: Fleet, delivery: Delivery, files: Mapping[str, str] | None = None, redactor: Redactor | None = None) -> int:
+    """Writes and prints the report. Returns the exit code. files: the file of each node, for pages. redactor: of the nodes."""
+    pages: Mapping[str, Path] = {}
+    if delivery.pages:
+        from gpudoctor.cli.fleet import paging
+
+        with output.progress(LOG_SECONDS) as tell:
+            pages = paging.write(fleet, delivery.pages, files or {}, redactor, tell)
+        output.wrote(delivery.pages)
     if delivery.destinations:
         screen.note(_summary(fleet).rstrip("\n"))
         for path in delivery.destinations:
-            output.write(path, _rendered(fleet, delivery.format_of(path), path, delivery).encode("utf-8", "replace"))
+            output.write(path, _rendered(fleet, delivery.format_of(path), path, delivery, pages).encode("utf-8", "replace"))
             output.wrote(path)
     elif delivery.quiet:
         output.show(_summary(fleet))
     else:
-        output.show(_rendered(fleet, delivery.form or "text", None, delivery))
+        output.show(_rendered(fleet, delivery.form or "text", None, delivery, pages))
     for listed, nodes in ((delivery.good, fleet.good), (delivery.bad, fleet.bad)):
         if listed:
             output.write(listed, f"{nodes}\n".encode() if nodes else b"")
@@ -139,11 +163,14 @@ def _summary(fleet: Fleet) -> str:
     return f"{words.label(fleet.status)}: {text.headline(fleet)}{bad}\n"
 
 
-def _rendered(fleet: Fleet, form: str, path: Path | None, delivery: Delivery) -> str:
-    from gpudoctor.report.fleet import formats, text
+def _rendered(fleet: Fleet, form: str, path: Path | None, delivery: Delivery, pages: Mapping[str, Path]) -> str:
+    from gpudoctor.report.fleet import formats, html, text
 
     if form == "text":
         return text.render(fleet, *output.look(path), verbose=delivery.verbose)
+    if form == "html" and pages:
+        beside = path.parent if path else Path()
+        return html.render(fleet, {name: os.path.relpath(page, beside) for name, page in pages.items()})
     return formats.render(form, fleet)
 
 

@@ -38,12 +38,12 @@ _RULE = "#" * 78
     "-o", "--output", "folder", metavar="DIR", type=PATH, help="Write the scripts, each with a list of its nodes, to DIR."
 )
 def command(paths: tuple[str, ...], folder: Path | None) -> None:
-    from gpudoctor.cli.fleet import check
+    from gpudoctor.cli.fleet import delivering
     from gpudoctor.fleet import nodesets
 
     scripts = list(_scripts(paths))
     if folder:
-        check.make_folder(folder)
+        delivering.make_folder(folder)
     for number, (names, text) in enumerate(scripts, 1):
         if folder:
             output.write(folder / f"{number}.sh", text.encode("utf-8", "replace"))

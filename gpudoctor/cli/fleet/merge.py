@@ -14,6 +14,7 @@ _EPILOG = """\
 Examples:
   gpudoctor fleet merge day1                    all files in a folder
   gpudoctor fleet merge *.json -o fleet.html -o fleet.json
+  gpudoctor fleet merge day1 -o day1.html --pages day1-pages
   gpudoctor fleet merge day1 -w node[001-128]   report nodes without a file
 
 \b
@@ -40,6 +41,8 @@ def command(context: click.Context, /, paths: tuple[str, ...], nodes: tuple[str,
     redactor = delivery.redactor
     with output.progress(delivering.LOG_SECONDS) as tell:
         fleet = merging.merged(paths, expected, redactor.node if redactor else None, tell)
+    files = merging.files(paths) if delivery.pages else {}
+    code = delivering.deliver(fleet, delivery, files, redactor)
     if redactor:
         redactor.remember()
-    context.exit(delivering.deliver(fleet, delivery))
+    context.exit(code)

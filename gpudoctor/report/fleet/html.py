@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 from markupsafe import Markup
@@ -22,7 +23,8 @@ LEVELS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98)  # of the median: a colour 
 Figure = tuple[str, str]
 
 
-def render(fleet: Fleet) -> str:
+def render(fleet: Fleet, pages: Mapping[str, str] | None = None) -> str:
+    """pages: name of a node -> the path of its page."""
     figures = chosen(fleet.nodes)
     gpus = max((node.expected_gpus or 0 for node in fleet.nodes), default=0)
     rows = [_row(node, figures, gpus) for node in fleet.nodes]
@@ -38,12 +40,13 @@ def render(fleet: Fleet) -> str:
         figures=[f"{what} ({unit})" for what, unit in figures],
         gpus=range(gpus),
         rows=rows,
-        sections=[node for node in fleet.nodes if _has_section(node)],
-        has_section=_has_section,
+        sections=[node for node in fleet.nodes if differs(node)],
+        has_section=differs,
         titles=TITLES,
         most=MOST_DIFFERENCES,
         digits=digits,
         data=_data(rows),
+        pages={name: quote(path) for name, path in (pages or {}).items()},
         cells=lambda row: list(cells(row)),
         sign=_sign,
     )
@@ -81,7 +84,8 @@ def _said(node: Node) -> str:
     return "; ".join(parts[:3]) + (f" and {len(parts) - 3} more" if len(parts) > 3 else "")
 
 
-def _has_section(node: Node) -> bool:
+def differs(node: Node) -> bool:
+    """Whether there is something to tell about it."""
     return bool(node.problems or node.differences) or node.state is not State.ANSWERED
 
 
